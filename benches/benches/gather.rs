@@ -1,0 +1,31 @@
+//! Stage `gather`: the feature rows of one batch's input nodes. The rates are rows, and bytes of rows
+//! written.
+
+use std::error::Error;
+
+use criterion::{BenchmarkId, Throughput};
+use kiln_benches::{inputs, settings};
+use kiln_feature::{FeatureSource, RowBuf};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut criterion = settings();
+    let mut group = criterion.benchmark_group("gather");
+    for input in inputs()? {
+        let sampled = input.sampled()?;
+        let nodes = sampled.blocks[0].srcs();
+        let features = &input.dataset.features;
+        let mut rows = RowBuf::empty(features.row_type());
+        features.gather(nodes, &mut rows)?;
+        group.throughput(Throughput::ElementsAndBytes {
+            elements: nodes.len() as u64,
+            bytes: rows.n_bytes() as u64,
+        });
+        let variant = format!("dense-{}x{}", features.row_type(), features.dim());
+        group.bench_function(BenchmarkId::new(variant, input.name), |bencher| {
+            bencher.iter(|| features.gather(nodes, &mut rows).expect("input nodes should have features"));
+        });
+    }
+    group.finish();
+    criterion.final_summary();
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Reads the files of a set, from a folder or from the program itself.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use npyz::{Deserialize, NpyFile};
+
+use crate::{Error, Result};
+
+/// Where the files are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Files<'a> {
+    /// In the program: pairs of name and bytes.
+    Embedded(&'a [(&'static str, &'static [u8])]),
+    /// In a folder.
+    Folder(&'a Path),
+}
+
+impl Files<'_> {
+    /// The bytes of a file.
+    pub(crate) fn read(&self, name: &'static str) -> Result<Vec<u8>> {
+        let bytes = match self {
+            Self::Embedded(files) => match files.iter().find(|(file, _)| *file == name) {
+                Some((_, bytes)) => Ok(bytes.to_vec()),
+                None => Err(io::Error::from(io::ErrorKind::NotFound)),
+            },
+            Self::Folder(folder) => fs::read(folder.join(name)),
+        };
+        bytes.map_err(|source| Error::Io { path: self.path(name), source })
+    }
+
+    /// The bytes of a file, decompressed.
+    pub(crate) fn read_gz(&self, name: &'static str) -> Result<Vec<u8>> {
+        let mut plain = Vec::new();
+        match GzDecoder::new(&self.read(name)?[..]).read_to_end(&mut plain) {
+            Ok(_) => Ok(plain),
+            Err(source) => Err(Error::Io { path: self.path(name), source }),
+        }
+    }
+
+    /// The values of an `.npy.gz` file, row-major.
+    pub(crate) fn read_npy<T: Deserialize>(&self, name: &'static str) -> Result<Vec<T>> {
+        let bytes = self.read_gz(name)?;
+        let values = NpyFile::new(&bytes[..]).and_then(|file| file.into_vec());
+        values.map_err(|source| Error::Io { path: self.path(name), source })
+    }
+
+    /// What to call a file in messages.
+    pub(crate) fn path(&self, name: &'static str) -> PathBuf {
+        match self {
+            Self::Embedded(_) => PathBuf::from(name),
+            Self::Folder(folder) => folder.join(name),
+        }
+    }
+}
+
+/// Checks a number that one file states against another's.
+pub(crate) fn check(file: &'static str, what: &'static str, expected: usize, got: usize) -> Result<()> {
+    if expected != got {
+        return Err(Error::Inconsistent { file, what, expected: expected as u64, got: got as u64 });
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Data sets: the built-in [`debian_packages`], sets that `cargo xtask data` made
+//! ([`read_debian_packages`]), and [`synthetic`] graphs.
+//!
+//! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
+//!
+//! ```
+//! use kiln_graph::NodeId;
+//! let data = kiln_data::synthetic::ring(6)?;
+//! assert_eq!(data.graph.in_neighbors(NodeId(0)), [NodeId(1), NodeId(5)]);
+//! assert_eq!(data.labels.get(NodeId(3)), Some(1));
+//! # Ok::<(), kiln_data::Error>(())
+//! ```
+
+mod dataset;
+mod debian;
+mod error;
+mod files;
+mod names;
+pub mod synthetic;
+
+pub use dataset::{Dataset, Split};
+pub use debian::{debian_packages, read_debian_packages};
+pub use error::Error;
+pub use names::Names;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;

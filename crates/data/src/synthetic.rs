@@ -1,0 +1,208 @@
+//! Made-up graphs: the same arguments give the same set on every machine.
+
+use std::sync::Arc;
+
+use kiln_feature::{Dense, Labels};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
+use rand_xoshiro::Xoshiro256StarStar;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+use crate::{Dataset, Error, Names, Result, Split};
+
+/// Largest integer up to which 32-bit floats hold every integer.
+const MAX_EXACT_F32: usize = 1 << 24;
+/// Number of classes of [`rmat`]'s labels.
+const RMAT_CLASSES: usize = 16;
+/// Most levels of [`rmat`], so that ids and twice the number of edges keep far from their types' ends.
+const MAX_SCALE: u32 = 30;
+
+/// A ring that describes itself: node `v`'s in-neighbours are `v - 1` and `v + 1` (modulo `n_nodes`), its
+/// feature row is `[v]`, its label `v % 2`; nodes with `v % 5` below 3 train, 3 validates, 4 tests.
+///
+/// # Errors
+/// [`Error::BadParameter`] unless `n_nodes` is 3 to 2^24: in smaller rings the two neighbours are one, and
+/// beyond it `v` is no exact feature.
+pub fn ring(n_nodes: usize) -> Result<Dataset> {
+    require((3..=MAX_EXACT_F32).contains(&n_nodes), "n_nodes", "3 to 2^24", n_nodes)?;
+    let nodes = || 0..n_nodes as u32;
+    let next: Vec<u32> = nodes().map(|v| (v + 1) % n_nodes as u32).collect();
+    let graph = CscBuilder::new(n_nodes).symmetrize().build(&nodes().collect::<Vec<_>>(), &next)?;
+    let part = |wanted: fn(u32) -> bool| nodes().filter(|v| wanted(v % 5)).map(NodeId).collect();
+    let split = Split { train: part(|v| v < 3), val: part(|v| v == 3), test: part(|v| v == 4) };
+    let features = Features { rows: nodes().map(|v| v as f32).collect(), dim: 1 };
+    dataset("ring", graph, features, nodes().map(|v| (v % 2) as i32).collect(), 2, split)
+}
+
+/// What [`sbm`] makes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SbmConfig {
+    /// Number of nodes, from 2.
+    pub n_nodes: usize,
+    /// Number of classes, from 2 to `n_nodes`; node `v` is of class `v % n_classes`.
+    pub n_classes: usize,
+    /// Edges that a node has on average, before those that meet themselves or each other are dropped.
+    pub degree: usize,
+    /// Probability, 0 to 1, that an edge stays within its class.
+    pub homophily: f64,
+    /// Columns of the features, from 1.
+    pub dim: usize,
+    /// Standard deviation of the features around their class's centre, from 0. The centres' own
+    /// coordinates have standard deviation 1.
+    pub noise: f64,
+    /// Key of all draws.
+    pub seed: u64,
+}
+
+/// A stochastic block model with noisy class centres as features, in both directions of each edge.
+///
+/// After Holland, Laskey, Leinhardt, "Stochastic blockmodels: first steps", 1983, with a fixed number of
+/// edges: `n_nodes * degree / 2` times one end is drawn from all nodes, the other from its class with
+/// probability `homophily`, else from the nodes of the other classes. A random 60/20/20 % of the nodes
+/// train, validate and test.
+///
+/// # Errors
+/// [`Error::BadParameter`] for a value out of its range.
+pub fn sbm(config: SbmConfig) -> Result<Dataset> {
+    let SbmConfig { n_nodes, n_classes, degree, homophily, dim, noise, seed } = config;
+    require((2..u32::MAX as usize).contains(&n_nodes), "n_nodes", "2 to 2^32 - 2", n_nodes)?;
+    require((2..=n_nodes).contains(&n_classes), "n_classes", "2 to n_nodes", n_classes)?;
+    require((0.0..=1.0).contains(&homophily), "homophily", "0 to 1", homophily)?;
+    require(dim > 0, "dim", "at least 1", dim)?;
+    require(noise.is_finite() && noise >= 0.0, "noise", "finite and at least 0", noise)?;
+    let mut draws = Draws::new(seed);
+    let n_edges = n_nodes * degree / 2;
+    let (mut srcs, mut dsts) = (Vec::with_capacity(n_edges), Vec::with_capacity(n_edges));
+    for _ in 0..n_edges {
+        let src = draws.below(n_nodes);
+        let class = match draws.unit() < homophily {
+            true => src % n_classes,
+            false => (src + 1 + draws.below(n_classes - 1)) % n_classes,
+        };
+        let n_members = (n_nodes - class).div_ceil(n_classes);
+        srcs.push(src as u32);
+        dsts.push((draws.below(n_members) * n_classes + class) as u32);
+    }
+    let builder = CscBuilder::new(n_nodes).symmetrize();
+    let graph = builder.duplicates(Duplicates::Remove).self_loops(SelfLoops::Remove).build(&srcs, &dsts)?;
+    let centres: Vec<f64> = (0..n_classes * dim).map(|_| draws.normal()).collect();
+    let mut rows = Vec::with_capacity(n_nodes * dim);
+    for node in 0..n_nodes {
+        let centre = &centres[node % n_classes * dim..][..dim];
+        rows.extend(centre.iter().map(|centre| (centre + noise * draws.normal()) as f32));
+    }
+    let labels = (0..n_nodes).map(|node| (node % n_classes) as i32).collect();
+    let split = draws.split(n_nodes);
+    dataset("sbm", graph, Features { rows, dim }, labels, n_classes, split)
+}
+
+/// A directed graph of `2^scale` nodes and `edges_per_node` times as many edges whose degrees are as
+/// skewed as those of the web: for benches.
+///
+/// R-MAT: Chakrabarti, Zhan, Faloutsos, "R-MAT: a recursive model for graph mining", 2004, with
+/// a, b, c, d = 0.57, 0.19, 0.19, 0.05 at each level and without their noise. Parallel edges and self
+/// loops are kept, and ids are not shuffled: low ids are hubs. Features are uniform in -1 to 1 (without 1) and labels
+/// uniform among 16 classes, so that there is nothing to learn; a random 60/20/20 % of the nodes train,
+/// validate and test.
+///
+/// # Errors
+/// [`Error::BadParameter`] unless `scale` is at most 30 and `dim` at least 1.
+pub fn rmat(scale: u32, edges_per_node: usize, dim: usize, seed: u64) -> Result<Dataset> {
+    require(scale <= MAX_SCALE, "scale", "0 to 30", scale)?;
+    require(dim > 0, "dim", "at least 1", dim)?;
+    let mut draws = Draws::new(seed);
+    let n_nodes = 1_usize << scale;
+    let n_edges = n_nodes * edges_per_node;
+    let (mut srcs, mut dsts) = (Vec::with_capacity(n_edges), Vec::with_capacity(n_edges));
+    for _ in 0..n_edges {
+        let (mut src, mut dst) = (0, 0);
+        for _ in 0..scale {
+            let draw = draws.unit();
+            src = src << 1 | u32::from(draw >= 0.76);
+            dst = dst << 1 | u32::from((0.57..0.76).contains(&draw) || draw >= 0.95);
+        }
+        srcs.push(src);
+        dsts.push(dst);
+    }
+    let graph = CscBuilder::new(n_nodes).build(&srcs, &dsts)?;
+    let rows = (0..n_nodes * dim).map(|_| draws.symmetric()).collect();
+    let labels = (0..n_nodes).map(|_| draws.below(RMAT_CLASSES) as i32).collect();
+    let split = draws.split(n_nodes);
+    dataset("rmat", graph, Features { rows, dim }, labels, RMAT_CLASSES, split)
+}
+
+struct Features {
+    rows: Vec<f32>,
+    dim: usize,
+}
+
+fn dataset(
+    name: &str,
+    graph: Csc,
+    features: Features,
+    labels: Vec<i32>,
+    n_classes: usize,
+    split: Split,
+) -> Result<Dataset> {
+    Ok(Dataset {
+        name: name.to_owned(),
+        graph: Arc::new(graph),
+        features: Arc::new(Dense::from_f32(features.rows, features.dim)?),
+        labels: Arc::new(Labels::new(labels, n_classes)?),
+        split,
+        names: Arc::new(Names::default()),
+        class_names: (0..n_classes).map(|class| class.to_string()).collect(),
+        edge_type_names: Vec::new(),
+    })
+}
+
+fn require(holds: bool, what: &'static str, expected: &'static str, got: impl ToString) -> Result<()> {
+    match holds {
+        true => Ok(()),
+        false => Err(Error::BadParameter { what, expected, got: got.to_string() }),
+    }
+}
+
+/// One stream of draws, by integer and basic floating-point operations alone, so that no machine's
+/// mathematical library has a say.
+struct Draws(Xoshiro256StarStar);
+
+impl Draws {
+    fn new(seed: u64) -> Self {
+        Self(Xoshiro256StarStar::seed_from_u64(seed))
+    }
+
+    /// Uniform in 0 to 1, without 1.
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Uniform in -1 to 1, without 1: 24 bits, so that no rounding reaches it.
+    fn symmetric(&mut self) -> f32 {
+        (self.0.next_u64() >> 40) as f32 / (1_u32 << 23) as f32 - 1.0
+    }
+
+    /// Uniform among `0..n`, to one part in 2^64 / n.
+    fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.0.next_u64()) * n as u128) >> 64) as usize
+    }
+
+    /// Nearly normal, of mean 0 and standard deviation 1: the sum of twelve uniform draws, less six.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+
+    /// A random 60/20/20 % of the nodes.
+    fn split(&mut self, n_nodes: usize) -> Split {
+        let mut nodes: Vec<NodeId> = (0..n_nodes as u32).map(NodeId).collect();
+        for last in (1..n_nodes).rev() {
+            nodes.swap(last, self.below(last + 1));
+        }
+        let (train_end, val_end) = (n_nodes * 6 / 10, n_nodes * 8 / 10);
+        let part = |range: std::ops::Range<usize>| {
+            let mut part = nodes[range].to_vec();
+            part.sort_unstable();
+            part
+        };
+        Split { train: part(0..train_end), val: part(train_end..val_end), test: part(val_end..n_nodes) }
+    }
+}

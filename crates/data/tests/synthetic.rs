@@ -1,0 +1,174 @@
+//! The synthetic sets and what can be done with any set.
+
+use std::sync::Arc;
+
+use kiln_data::synthetic::{SbmConfig, ring, rmat, sbm};
+use kiln_data::{Dataset, Error, Names};
+use kiln_feature::{Dense, FeatureSource, Rows};
+use kiln_graph::NodeId;
+use sha2::{Digest, Sha256};
+
+const SBM: SbmConfig =
+    SbmConfig { n_nodes: 3_000, n_classes: 4, degree: 10, homophily: 0.8, dim: 8, noise: 0.5, seed: 7 };
+
+fn rows(data: &Dataset) -> &[f32] {
+    match data.features.rows() {
+        Rows::F32(rows) => rows,
+        other => panic!("features should be f32, not {:?}", other.row_type()),
+    }
+}
+
+/// SHA-256 of all arrays of a set.
+fn digest(data: &Dataset) -> String {
+    let mut hasher = Sha256::new();
+    data.graph.indptr().iter().for_each(|value| hasher.update(value.to_le_bytes()));
+    data.graph.indices().iter().for_each(|node| hasher.update(node.0.to_le_bytes()));
+    rows(data).iter().for_each(|value| hasher.update(value.to_le_bytes()));
+    data.labels.as_slice().iter().for_each(|value| hasher.update(value.to_le_bytes()));
+    let split = [&data.split.train, &data.split.val, &data.split.test];
+    split.into_iter().flatten().for_each(|node| hasher.update(node.0.to_le_bytes()));
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Every node is in one part, the parts have 60, 20 and 20 %.
+fn check_split(data: &Dataset) {
+    let n_nodes = data.graph.n_nodes();
+    let parts = [&data.split.train, &data.split.val, &data.split.test];
+    let mut all: Vec<u32> = parts.into_iter().flatten().map(|node| node.0).collect();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..n_nodes as u32));
+    for (part, tenths) in parts.into_iter().zip([6, 2, 2]) {
+        assert!(part.len().abs_diff(n_nodes * tenths / 10) <= 1, "{} of {n_nodes}", part.len());
+    }
+}
+
+#[test]
+fn a_ring_describes_itself() {
+    let data = ring(10).unwrap();
+    for v in 0..10 {
+        let mut neighbors = [NodeId((v + 9) % 10), NodeId((v + 1) % 10)];
+        neighbors.sort_unstable();
+        assert_eq!(data.graph.in_neighbors(NodeId(v)), neighbors);
+        assert_eq!(data.features.row(NodeId(v)).unwrap(), [v as f32]);
+        assert_eq!(data.labels.get(NodeId(v)), Some(v % 2));
+    }
+    check_split(&data);
+    assert!(data.names.is_empty());
+    assert_eq!(data.names.get(NodeId(0)), None);
+    assert_eq!(data.class_names, ["0", "1"]);
+}
+
+#[test]
+fn sbm_has_the_degree_and_the_homophily_asked_for() {
+    let data = sbm(SBM).unwrap();
+    check_split(&data);
+    let n_edges = data.graph.n_edges() as f64;
+    let degree = n_edges / 3_000.0;
+    assert!((9.8..=10.0).contains(&degree), "{degree}");
+    let mut n_within = 0;
+    for dst in (0..3_000).map(NodeId) {
+        let class = data.labels.get(dst);
+        n_within += data.graph.in_neighbors(dst).iter().filter(|&&src| data.labels.get(src) == class).count();
+        assert!(!data.graph.in_neighbors(dst).contains(&dst), "node {} has a self loop", dst.0);
+    }
+    // 15,000 draws: a standard deviation is 0.0033; self loops and duplicates take a little.
+    let homophily = n_within as f64 / n_edges;
+    assert!((homophily - 0.8).abs() < 0.015, "{homophily}");
+}
+
+#[test]
+fn sbm_features_scatter_around_their_class_by_the_noise() {
+    let data = sbm(SBM).unwrap();
+    let mut means = vec![0.0; 4 * 8];
+    for (node, row) in rows(&data).chunks_exact(8).enumerate() {
+        for (column, &value) in row.iter().enumerate() {
+            means[node % 4 * 8 + column] += f64::from(value) / 750.0;
+        }
+    }
+    let mut variance = 0.0;
+    for (node, row) in rows(&data).chunks_exact(8).enumerate() {
+        for (column, &value) in row.iter().enumerate() {
+            variance += (f64::from(value) - means[node % 4 * 8 + column]).powi(2) / 24_000.0;
+        }
+    }
+    assert!((variance.sqrt() - 0.5).abs() < 0.01, "{}", variance.sqrt());
+    let spread = means.iter().map(|mean| mean * mean).sum::<f64>() / 32.0;
+    assert!((0.3..3.0).contains(&spread), "centres have the mean square {spread}");
+}
+
+#[test]
+fn rmat_is_skewed_towards_low_ids() {
+    let data = rmat(12, 8, 4, 1).unwrap();
+    check_split(&data);
+    assert_eq!((data.graph.n_nodes(), data.graph.n_edges()), (4_096, 32_768));
+    assert_eq!((data.features.n_rows(), data.features.dim()), (4_096, 4));
+    // The first bit of a destination is 0 with probability a + c = 0.76, of a source with a + b = 0.76.
+    let low_dsts = data.graph.indptr()[2_048] as f64 / 32_768.0;
+    let low_srcs = data.graph.indices().iter().filter(|src| src.0 < 2_048).count() as f64 / 32_768.0;
+    assert!((low_dsts - 0.76).abs() < 0.01, "{low_dsts}");
+    assert!((low_srcs - 0.76).abs() < 0.01, "{low_srcs}");
+    assert!(data.graph.in_degree(NodeId(0)) > 500);
+    assert!(rows(&data).iter().all(|value| (-1.0..1.0).contains(value)));
+}
+
+#[test]
+fn synthetic_sets_have_their_golden_digests() {
+    assert_eq!(
+        digest(&ring(100).unwrap()),
+        "281f56b6f6a36ccaff0388a4d03d73af28261802fbe954cf0d2baaa01c4bf833"
+    );
+    assert_eq!(
+        digest(&sbm(SBM).unwrap()),
+        "1d7a27546351de494193b0e1c4f4fa415a2609263bf7e52b990df95f68d13f52"
+    );
+    assert_eq!(
+        digest(&rmat(10, 8, 4, 1).unwrap()),
+        "0a6e13276eeb0be4a282da2cffae649deddf135b8cffd31942ab302d97464ee6"
+    );
+}
+
+#[test]
+fn another_seed_gives_another_set() {
+    let sbm = |seed| digest(&sbm(SbmConfig { seed, ..SBM }).unwrap());
+    assert_ne!(sbm(1), sbm(2));
+    let rmat = |seed| digest(&rmat(8, 4, 2, seed).unwrap());
+    assert_ne!(rmat(1), rmat(2));
+}
+
+#[test]
+fn parameters_out_of_range_are_errors() {
+    let cases = [
+        (ring(2), "n_nodes is 2, expected 3 to 2^24"),
+        (sbm(SbmConfig { n_nodes: 1, ..SBM }), "n_nodes is 1, expected 2 to 2^32 - 2"),
+        (sbm(SbmConfig { n_classes: 1, ..SBM }), "n_classes is 1, expected 2 to n_nodes"),
+        (sbm(SbmConfig { homophily: 1.5, ..SBM }), "homophily is 1.5, expected 0 to 1"),
+        (sbm(SbmConfig { dim: 0, ..SBM }), "dim is 0, expected at least 1"),
+        (sbm(SbmConfig { noise: f64::NAN, ..SBM }), "noise is NaN, expected finite and at least 0"),
+        (rmat(31, 1, 1, 0), "scale is 31, expected 0 to 30"),
+        (rmat(3, 1, 0, 0), "dim is 0, expected at least 1"),
+    ];
+    for (result, expected) in cases {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::BadParameter { .. }));
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn standardizing_gives_mean_0_and_deviation_1_and_leaves_constants_at_0() {
+    let values = vec![0.1, 1.0, 5.0, 0.1, 2.0, 5.0, 0.1, 3.0, 9.0, 0.1, 4.0, 9.0];
+    let data = Dataset { features: Arc::new(Dense::from_f32(values, 3).unwrap()), ..ring(4).unwrap() };
+    let data = data.standardize();
+    // The deviation of 1, 2, 3, 4 is the root of 5 / 4.
+    let unit = 1.0 / 5.0_f64.sqrt();
+    let expected = [0.0, -3.0 * unit, -1.0, 0.0, -unit, -1.0, 0.0, unit, 1.0, 0.0, 3.0 * unit, 1.0];
+    assert_eq!(rows(&data), expected.map(|value| value as f32));
+    assert_eq!(data.features.dim(), 3);
+}
+
+#[test]
+fn names_are_found_by_node() {
+    let names = Names::new(["zero", "", "zwei"]);
+    assert_eq!(names.len(), 3);
+    assert_eq!([0, 1, 2, 3].map(|v| names.get(NodeId(v))), [Some("zero"), Some(""), Some("zwei"), None]);
+}

@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+
+use kiln_graph::NodeId;
+
+/// What can be wrong with features, labels or a request for them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A node was asked for that has no row.
+    #[error("node {} has no {what}: there are {n_rows} (ids 0 to n_rows - 1)", node.0)]
+    NodeOutOfRange {
+        /// What was asked for: feature rows or labels.
+        what: &'static str,
+        /// The id that is too large.
+        node: NodeId,
+        /// How many rows there are.
+        n_rows: usize,
+    },
+    /// Rows without columns.
+    #[error("the feature dimension is 0, expected at least 1")]
+    ZeroDim,
+    /// The values are not a whole number of rows.
+    #[error("{n_values} values are not a whole number of rows of {dim}")]
+    PartialRow {
+        /// How many values there are.
+        n_values: usize,
+        /// The number of columns.
+        dim: usize,
+    },
+    /// A file ends before the last row that it should hold.
+    #[error(
+        "{path}: {expected} bytes are needed for {n_rows} rows of {dim} x {row_type}, the file has {got}"
+    )]
+    FileTooShort {
+        /// The file.
+        path: PathBuf,
+        /// How many rows were asked for.
+        n_rows: usize,
+        /// The number of columns.
+        dim: usize,
+        /// The element type's name.
+        row_type: &'static str,
+        /// Where the last row should end.
+        expected: u64,
+        /// The file's size in bytes.
+        got: u64,
+    },
+    /// Rows start at a byte where their element type cannot be read in place.
+    #[error("{path}: rows start at byte {offset_bytes}, expected a multiple of {align_bytes}")]
+    Misaligned {
+        /// The file.
+        path: PathBuf,
+        /// Where the rows start.
+        offset_bytes: u64,
+        /// What the start must be a multiple of.
+        align_bytes: usize,
+    },
+    /// More bytes than a machine word counts.
+    #[error("{n_rows} rows of {dim} x {row_type} at byte {offset_bytes} do not fit the address space")]
+    TooLarge {
+        /// How many rows were asked for.
+        n_rows: usize,
+        /// The number of columns.
+        dim: usize,
+        /// The element type's name.
+        row_type: &'static str,
+        /// Where the rows start.
+        offset_bytes: u64,
+    },
+    /// A label names a class that does not exist.
+    #[error("node {} has label {label}, but there are {n_classes} classes (0 to n_classes - 1)", node.0)]
+    LabelOutOfRange {
+        /// The node.
+        node: NodeId,
+        /// Its label.
+        label: i32,
+        /// How many classes there are.
+        n_classes: usize,
+    },
+    /// A label was asked for of a node that has none.
+    #[error("node {} has no label", node.0)]
+    Unlabelled {
+        /// The node.
+        node: NodeId,
+    },
+    /// A file could not be opened or mapped.
+    #[error(transparent)]
+    Graph(#[from] kiln_graph::Error),
+}

@@ -1,0 +1,33 @@
+//! Feature rows and labels by node id: [`FeatureSource`] gathers the rows of a list of nodes into a
+//! buffer that the caller owns, from memory ([`Dense`]) or from a mapped file ([`Mapped`]).
+//!
+//! Rows are handed on as they are stored; widening half precision is a step of its own
+//! ([`RowBuf::into_f32`]). This crate never sees an edge, draws no random number, starts no thread and
+//! knows no tensor.
+//!
+//! ```
+//! use kiln_feature::{Dense, FeatureSource, RowBuf};
+//! use kiln_graph::NodeId;
+//! let features = Dense::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2)?;
+//! let mut rows = RowBuf::default();
+//! features.gather(&[NodeId(2), NodeId(0)], &mut rows)?;
+//! assert_eq!(rows.into_f32(), [2.0, 2.5, 0.0, 0.5]);
+//! # Ok::<(), kiln_feature::Error>(())
+//! ```
+
+mod dense;
+mod error;
+mod labels;
+mod mapped;
+mod row;
+mod source;
+
+pub use dense::Dense;
+pub use error::Error;
+pub use labels::Labels;
+pub use mapped::{Mapped, MappedLayout};
+pub use row::{RowBuf, RowType, Rows};
+pub use source::FeatureSource;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,113 @@
+use std::ops::Range;
+use std::path::Path;
+
+use kiln_graph::{Mapping, NodeId};
+
+use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
+
+/// Features that stay in a file: raw little-endian rows, mapped and read when they are gathered. The
+/// system keeps the pages that are used; nothing is held in this process's own memory.
+///
+/// Cloning shares the mapping. The file must not change while it is mapped: see [`Mapping::open`].
+#[derive(Debug, Clone)]
+pub struct Mapped {
+    rows: Rows,
+    dim: usize,
+}
+
+/// Where the rows lie in their file: `n_rows` x `dim` elements, row-major, without gaps. Whatever comes
+/// before and after them is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MappedLayout {
+    /// How the elements are stored.
+    pub row_type: RowType,
+    /// Number of columns.
+    pub dim: usize,
+    /// Number of rows.
+    pub n_rows: usize,
+    /// The byte of the file where row 0 starts, a multiple of the element's bytes.
+    pub offset_bytes: u64,
+}
+
+impl Mapped {
+    /// Maps the rows of a file.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when the file cannot be opened; otherwise as [`Mapped::new`].
+    pub fn open(path: impl AsRef<Path>, layout: MappedLayout) -> Result<Self> {
+        Self::new(&Mapping::open(path)?, layout)
+    }
+
+    /// The rows in a file that is mapped already.
+    ///
+    /// # Errors
+    /// [`Error::ZeroDim`] for `dim` 0, [`Error::Misaligned`] for a start that is not a multiple of the
+    /// element's bytes, [`Error::FileTooShort`] when the file ends before the last row, and
+    /// [`Error::TooLarge`] when the layout's bytes cannot be counted.
+    pub fn new(mapping: &Mapping, layout: MappedLayout) -> Result<Self> {
+        let bytes = byte_range(mapping, layout)?;
+        let rows = match layout.row_type {
+            RowType::F32 => Rows::F32(mapping.slice(bytes)?),
+            RowType::F16 => Rows::F16(mapping.slice(bytes)?),
+            RowType::BF16 => Rows::BF16(mapping.slice(bytes)?),
+        };
+        Ok(Self { rows, dim: layout.dim })
+    }
+
+    /// All rows, row-major.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+}
+
+impl FeatureSource for Mapped {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn n_rows(&self) -> usize {
+        self.rows.n_values() / self.dim
+    }
+
+    fn row_type(&self) -> RowType {
+        self.rows.row_type()
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+        self.rows.gather(self.dim, ids, out)
+    }
+}
+
+fn byte_range(mapping: &Mapping, layout: MappedLayout) -> Result<Range<usize>> {
+    let MappedLayout { row_type, dim, n_rows, offset_bytes } = layout;
+    if dim == 0 {
+        return Err(Error::ZeroDim);
+    }
+    let align_bytes = row_type.bytes();
+    if !offset_bytes.is_multiple_of(align_bytes as u64) {
+        return Err(Error::Misaligned { path: mapping.path().to_owned(), offset_bytes, align_bytes });
+    }
+    let row_type = row_type.name();
+    let too_large = Error::TooLarge { n_rows, dim, row_type, offset_bytes };
+    let n_bytes = n_rows.checked_mul(dim).and_then(|n_values| n_values.checked_mul(align_bytes));
+    let start = usize::try_from(offset_bytes).ok();
+    let (Some(n_bytes), Some(start)) = (n_bytes, start) else {
+        return Err(too_large);
+    };
+    let Some(end) = start.checked_add(n_bytes) else {
+        return Err(too_large);
+    };
+    let got = mapping.bytes().len();
+    if end > got {
+        let path = mapping.path().to_owned();
+        return Err(Error::FileTooShort {
+            path,
+            n_rows,
+            dim,
+            row_type,
+            expected: end as u64,
+            got: got as u64,
+        });
+    }
+    Ok(start..end)
+}

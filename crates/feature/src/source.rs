@@ -1,0 +1,28 @@
+use kiln_graph::NodeId;
+
+use crate::{Result, RowBuf, RowType};
+
+/// Rows of features by node id, wherever they are kept.
+///
+/// A source is shared by all workers of a loader, hence `Send + Sync` and `&self`.
+pub trait FeatureSource: Send + Sync {
+    /// Number of columns, at least 1.
+    fn dim(&self) -> usize;
+
+    /// Number of rows: valid ids are `0..n_rows`.
+    fn n_rows(&self) -> usize;
+
+    /// How the elements of a row are stored.
+    fn row_type(&self) -> RowType;
+
+    /// Writes the row of `ids[i]` to the elements `i * dim .. (i + 1) * dim` of `out`, as stored.
+    ///
+    /// `out` is overwritten: it gets this source's element type and `ids.len() * dim` elements, and keeps
+    /// its allocation where the element type already fits. Ids may repeat and come in any order; no ids
+    /// give no rows.
+    ///
+    /// # Errors
+    /// [`Error::NodeOutOfRange`](crate::Error::NodeOutOfRange) for an id that is not below `n_rows`; a
+    /// source that reads files or a network adds its own. What `out` holds then is unspecified.
+    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()>;
+}

@@ -1,0 +1,36 @@
+//! Labels by node: alignment, unlabelled nodes, bad labels.
+
+use kiln_feature::{Error, Labels};
+use kiln_graph::{Buf, NodeId};
+
+#[test]
+fn labels_align_with_the_nodes_as_given() {
+    let labels = Labels::new(vec![2, -1, 0, -7], 3).unwrap();
+    assert_eq!((labels.len(), labels.n_classes(), labels.is_empty()), (4, 3, false));
+    assert_eq!(labels.as_slice(), [2, -1, 0, -7]);
+    let mut out = vec![9; 8];
+    labels.gather(&[NodeId(2), NodeId(0), NodeId(2)], &mut out).unwrap();
+    assert_eq!(out, [0, 2, 0]);
+    labels.gather(&[], &mut out).unwrap();
+    assert_eq!(out, []);
+}
+
+#[test]
+fn a_node_without_a_class_is_none_alone_and_an_error_in_a_batch() {
+    let labels = Labels::new(Buf::from(vec![2, -1, 0, -7]), 3).unwrap();
+    let alone: Vec<Option<u32>> = (0..5).map(|node| labels.get(NodeId(node))).collect();
+    assert_eq!(alone, [Some(2), None, Some(0), None, None]);
+    let error = labels.gather(&[NodeId(0), NodeId(3)], &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Error::Unlabelled { node: NodeId(3) }));
+    let error = labels.gather(&[NodeId(4)], &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Error::NodeOutOfRange { node: NodeId(4), n_rows: 4, .. }));
+    assert_eq!(error.to_string(), "node 4 has no label: there are 4 (ids 0 to n_rows - 1)");
+}
+
+#[test]
+fn a_label_above_the_last_class_is_refused() {
+    let error = Labels::new(vec![0, 2, 3], 3).unwrap_err();
+    assert!(matches!(error, Error::LabelOutOfRange { node: NodeId(2), label: 3, n_classes: 3 }));
+    assert!(Labels::new(vec![i32::MIN, -1], 0).is_ok());
+    assert!(Labels::new(vec![0], 0).is_err());
+}

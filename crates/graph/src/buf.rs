@@ -1,0 +1,109 @@
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use memmap2::Mmap;
+
+use crate::{Error, Result};
+
+/// A read-only array that is either owned or a range of a memory-mapped file; cloning shares it.
+///
+/// Mapped elements are read as the machine's own byte order, which is little-endian on every platform
+/// that kiln's files are made for.
+#[derive(Debug, Clone)]
+pub struct Buf<T>(Storage<T>);
+
+#[derive(Debug, Clone)]
+enum Storage<T> {
+    Owned(Arc<Vec<T>>),
+    /// The range was checked for bounds, size and alignment when the variant was made.
+    Mapped {
+        mapping: Mapping,
+        bytes: Range<usize>,
+    },
+}
+
+/// A whole file, mapped read-only; cloning shares the mapping.
+#[derive(Debug, Clone)]
+pub struct Mapping {
+    map: Arc<Mmap>,
+    path: Arc<PathBuf>,
+}
+
+impl Mapping {
+    /// Maps a file. The file must not be changed or truncated while the mapping lives: that is outside
+    /// what kiln promises, as it is for every user of memory-mapped files.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be opened or mapped.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(io)?;
+        // SAFETY: the mapping is read-only and private to this process's address space; that nobody
+        // changes the file underneath it is the documented condition of `open`.
+        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        Ok(Self { map: Arc::new(map), path: Arc::new(path.to_owned()) })
+    }
+
+    /// The file's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// The file that is mapped.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The elements in `bytes` of the file, without a copy.
+    ///
+    /// # Errors
+    /// [`Error::BadRange`] when the range leaves the file, is not a whole number of elements, or is not
+    /// aligned for `T`.
+    pub fn slice<T: Pod>(&self, bytes: Range<usize>) -> Result<Buf<T>> {
+        let bad = |reason| Error::BadRange {
+            path: self.path.to_path_buf(),
+            start: bytes.start as u64,
+            end: bytes.end as u64,
+            file_bytes: self.map.len() as u64,
+            ty: std::any::type_name::<T>(),
+            reason,
+        };
+        let raw = self.map.get(bytes.clone()).ok_or_else(|| bad("the range leaves the file"))?;
+        if !raw.len().is_multiple_of(size_of::<T>()) {
+            return Err(bad("the range is not a whole number of elements"));
+        }
+        bytemuck::try_cast_slice::<u8, T>(raw).map_err(|_| bad("the range is not aligned"))?;
+        Ok(Buf(Storage::Mapped { mapping: self.clone(), bytes }))
+    }
+}
+
+impl<T> From<Vec<T>> for Buf<T> {
+    fn from(owned: Vec<T>) -> Self {
+        Self(Storage::Owned(Arc::new(owned)))
+    }
+}
+
+impl<T: Pod> Buf<T> {
+    /// Bytes that this array holds in this process's own memory: zero when it is mapped.
+    pub fn owned_bytes(&self) -> usize {
+        match &self.0 {
+            Storage::Owned(vec) => vec.capacity() * size_of::<T>(),
+            Storage::Mapped { .. } => 0,
+        }
+    }
+}
+
+impl<T: Pod> Deref for Buf<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.0 {
+            Storage::Owned(vec) => vec,
+            Storage::Mapped { mapping, bytes } => bytemuck::cast_slice(&mapping.map[bytes.clone()]),
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! From an edge list (COO) to [`Csc`]: a parallel counting sort by destination, then a sort of each
+//! destination's edges, so that the result does not depend on the number of threads.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use crate::csc::check_node_count;
+use crate::{Buf, Csc, EdgeId, Error, NodeId, Result};
+
+/// What to do with several edges from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// Keep each; they stand next to each other, in the order of the edge list.
+    #[default]
+    Keep,
+    /// Keep the first in the order of the edge list, with its weight and type.
+    Remove,
+}
+
+/// What to do with edges from a node to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SelfLoops {
+    /// Leave them as they are.
+    #[default]
+    Keep,
+    /// Drop them.
+    Remove,
+    /// Give one, of weight 1 and type 0, to each node that has none.
+    Add,
+}
+
+/// Where an edge of a finished graph comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeOrigin {
+    /// The edge at this position of the edge list, as given.
+    Forward(u64),
+    /// The reverse, made by symmetrizing, of the edge at this position.
+    Reverse(u64),
+    /// A self loop that [`SelfLoops::Add`] made.
+    AddedLoop,
+}
+
+/// A finished graph with the way back to the edge list.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// The graph.
+    pub graph: Csc,
+    /// One entry an edge, in CSC order: twice the position in the edge list, plus one for a reverse;
+    /// [`Built::ADDED_LOOP`] or above for an added self loop.
+    origins: Buf<u64>,
+    n_coo_edges: u64,
+}
+
+impl Built {
+    /// Where an edge comes from.
+    ///
+    /// # Panics
+    /// When the edge is not one of the graph's.
+    pub fn origin(&self, edge: EdgeId) -> EdgeOrigin {
+        let code = self.origins[edge.index()];
+        match code / 2 {
+            position if position >= self.n_coo_edges => EdgeOrigin::AddedLoop,
+            position if code.is_multiple_of(2) => EdgeOrigin::Forward(position),
+            position => EdgeOrigin::Reverse(position),
+        }
+    }
+
+    /// For each edge of a symmetrized graph, in CSC order, the edge that runs the other way and comes
+    /// from the same entry of the edge list. `None` for self loops, for graphs that were not symmetrized,
+    /// and where [`Duplicates::Remove`] dropped the twin in favour of another entry's edge.
+    pub fn reverse_edges(&self) -> Vec<Option<EdgeId>> {
+        const NONE: u64 = u64::MAX;
+        let mut edge_of_code = vec![NONE; 2 * self.n_coo_edges as usize];
+        for (edge, &code) in self.origins.iter().enumerate() {
+            if let Some(slot) = edge_of_code.get_mut(code as usize) {
+                *slot = edge as u64;
+            }
+        }
+        let twin = |&code: &u64| match edge_of_code.get((code ^ 1) as usize) {
+            Some(&edge) if edge != NONE => Some(EdgeId(edge)),
+            _ => None,
+        };
+        self.origins.iter().map(twin).collect()
+    }
+}
+
+/// Builds a [`Csc`] from an edge list in memory.
+///
+/// Peak memory, the edge list itself not counted, is at most 2.5 times the arrays of the graph before
+/// duplicates are removed: 8 bytes a node and 4 an edge, and 4 an edge more while weights, types or
+/// origins are put in order (8 beyond 2^31 entries of the edge list).
+///
+/// ```
+/// use kiln_graph::{CscBuilder, NodeId};
+/// let graph = CscBuilder::new(3).symmetrize().build(&[0, 1], &[1, 2])?;
+/// assert_eq!(graph.indptr(), [0, 1, 3, 4]);
+/// assert_eq!(graph.in_neighbors(NodeId(1)), [NodeId(0), NodeId(2)]);
+/// # Ok::<(), kiln_graph::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct CscBuilder<'a> {
+    n_nodes: usize,
+    symmetrize: bool,
+    duplicates: Duplicates,
+    self_loops: SelfLoops,
+    weights: Option<&'a [f32]>,
+    edge_types: Option<&'a [u8]>,
+    reverse_type_offset: u8,
+}
+
+impl<'a> CscBuilder<'a> {
+    /// A builder for a graph of `n_nodes` nodes that keeps all edges as they are.
+    pub fn new(n_nodes: usize) -> Self {
+        Self {
+            n_nodes,
+            symmetrize: false,
+            duplicates: Duplicates::Keep,
+            self_loops: SelfLoops::Keep,
+            weights: None,
+            edge_types: None,
+            reverse_type_offset: 0,
+        }
+    }
+
+    /// Adds the reverse of each edge, with the same weight; self loops are not doubled.
+    pub fn symmetrize(self) -> Self {
+        Self { symmetrize: true, ..self }
+    }
+
+    /// What to do with parallel edges.
+    pub fn duplicates(self, duplicates: Duplicates) -> Self {
+        Self { duplicates, ..self }
+    }
+
+    /// What to do with self loops.
+    pub fn self_loops(self, self_loops: SelfLoops) -> Self {
+        Self { self_loops, ..self }
+    }
+
+    /// Gives each edge of the list a weight.
+    pub fn weights(self, weights: &'a [f32]) -> Self {
+        Self { weights: Some(weights), ..self }
+    }
+
+    /// Gives each edge of the list a type.
+    pub fn edge_types(self, edge_types: &'a [u8]) -> Self {
+        Self { edge_types: Some(edge_types), ..self }
+    }
+
+    /// Adds `offset` to the type of the edges that symmetrizing makes, so that the two directions can be
+    /// told apart. The sum must stay below 256.
+    pub fn reverse_type_offset(self, offset: u8) -> Self {
+        Self { reverse_type_offset: offset, ..self }
+    }
+
+    /// Builds the graph of the edges `srcs[i] -> dsts[i]`.
+    ///
+    /// # Errors
+    /// [`Error::NodeOutOfRange`] for the first edge that names a node the graph does not have,
+    /// [`Error::LengthMismatch`] for arrays of different lengths, [`Error::TooMany`] for more than
+    /// 2^32 - 1 nodes or edge types that leave a byte.
+    pub fn build(&self, srcs: &[u32], dsts: &[u32]) -> Result<Csc> {
+        if self.weights.is_some() || self.edge_types.is_some() {
+            return Ok(self.build_ordered(srcs, dsts)?.0);
+        }
+        let edges = self.edges(srcs, dsts)?;
+        let mut starts = edges.count_into_starts();
+        let slots: Vec<AtomicU32> = zeroed(starts[self.n_nodes].load(Relaxed));
+        edges.for_each(|_, src, dst| {
+            let slot = starts[dst as usize].fetch_add(1, Relaxed);
+            slots[slot as usize].store(src, Relaxed);
+        });
+        let mut indptr = finish_starts(&mut starts);
+        let mut indices: Vec<NodeId> = slots.into_iter().map(|slot| NodeId(slot.into_inner())).collect();
+        for_each_segment(&indptr, &mut indices, &|segment| segment.par_sort_unstable());
+        if self.duplicates == Duplicates::Remove {
+            remove_duplicates(&mut indptr, &mut indices, |src| *src);
+        }
+        Csc::new(indptr.into(), indices.into())
+    }
+
+    /// Builds the graph and keeps the way back from its edges to the edge list, 8 bytes an edge.
+    ///
+    /// # Errors
+    /// As for [`CscBuilder::build`].
+    pub fn build_traced(&self, srcs: &[u32], dsts: &[u32]) -> Result<Built> {
+        let (graph, origins) = self.build_ordered(srcs, dsts)?;
+        Ok(Built { graph, origins: origins.into(), n_coo_edges: srcs.len() as u64 })
+    }
+
+    /// The graph with its edge data, and the code of each edge's origin. The codes are sorted in place of
+    /// the sources, since a code stands for its source and says where the edge data is.
+    fn build_ordered(&self, srcs: &[u32], dsts: &[u32]) -> Result<(Csc, Codes)> {
+        let edges = self.edges(srcs, dsts)?;
+        let mut starts = edges.count_into_starts();
+        let n_edges = starts[self.n_nodes].load(Relaxed);
+        let codes_fit_32_bits = 2 * srcs.len() as u64 + self.n_nodes as u64 <= u64::from(u32::MAX);
+        let codes = if codes_fit_32_bits {
+            let slots: Vec<AtomicU32> = zeroed(n_edges);
+            edges.for_each(|code, _, dst| {
+                let slot = starts[dst as usize].fetch_add(1, Relaxed);
+                slots[slot as usize].store(code as u32, Relaxed);
+            });
+            Codes::Narrow(slots.into_iter().map(AtomicU32::into_inner).collect())
+        } else {
+            let slots: Vec<AtomicU64> = zeroed(n_edges);
+            edges.for_each(|code, _, dst| {
+                let slot = starts[dst as usize].fetch_add(1, Relaxed);
+                slots[slot as usize].store(code, Relaxed);
+            });
+            Codes::Wide(slots.into_iter().map(AtomicU64::into_inner).collect())
+        };
+        let mut indptr = finish_starts(&mut starts);
+        drop(starts);
+        let codes = match codes {
+            Codes::Narrow(codes) => Codes::Narrow(self.order(&edges, &mut indptr, codes)),
+            Codes::Wide(codes) => Codes::Wide(self.order(&edges, &mut indptr, codes)),
+        };
+        let graph = self.with_edge_data(&edges, indptr, &codes)?;
+        Ok((graph, codes))
+    }
+
+    /// Sorts each destination's codes by source, then by position in the edge list.
+    fn order<C: Code>(&self, edges: &Edges<'_>, indptr: &mut [u64], mut codes: Vec<C>) -> Vec<C> {
+        for_each_segment(indptr, &mut codes, &|segment| {
+            segment.par_sort_unstable_by_key(|&code| (edges.src(code.into()), code))
+        });
+        if self.duplicates == Duplicates::Remove {
+            remove_duplicates(indptr, &mut codes, |&code| edges.src(code.into()));
+        }
+        codes
+    }
+
+    fn with_edge_data(&self, edges: &Edges<'_>, indptr: Vec<u64>, codes: &Codes) -> Result<Csc> {
+        let indices: Vec<NodeId> = codes.map(|code| NodeId(edges.src(code)));
+        let mut graph = Csc::new(indptr.into(), indices.into())?;
+        if let Some(weights) = self.weights {
+            let ordered: Vec<f32> = codes.map(|code| weights.get(code as usize / 2).copied().unwrap_or(1.0));
+            graph = graph.with_weights(ordered.into())?;
+        }
+        if let Some(types) = self.edge_types {
+            let ordered: Vec<u8> = codes.map(|code| match types.get(code as usize / 2) {
+                Some(ty) if code % 2 == 1 => ty + self.reverse_type_offset,
+                Some(ty) => *ty,
+                None => 0,
+            });
+            graph = graph.with_edge_types(ordered.into())?;
+        }
+        Ok(graph)
+    }
+
+    /// The checked edge list.
+    fn edges<'e>(&self, srcs: &'e [u32], dsts: &'e [u32]) -> Result<Edges<'e>> {
+        check_node_count(self.n_nodes)?;
+        let n_edges = srcs.len() as u64;
+        let lengths = [
+            ("dsts", Some(dsts.len())),
+            ("weights", self.weights.map(<[f32]>::len)),
+            ("edge_types", self.edge_types.map(<[u8]>::len)),
+        ];
+        for (what, got) in lengths {
+            if let Some(got) = got.filter(|&got| got as u64 != n_edges) {
+                return Err(Error::LengthMismatch { what, expected: n_edges, got: got as u64 });
+            }
+        }
+        let largest_type = self.edge_types.and_then(|types| types.iter().max()).copied().unwrap_or(0);
+        if self.symmetrize && largest_type.checked_add(self.reverse_type_offset).is_none() {
+            let n = u64::from(largest_type) + u64::from(self.reverse_type_offset) + 1;
+            return Err(Error::TooMany { what: "edge types", n, max: 256 });
+        }
+        let n_nodes = self.n_nodes;
+        let outside = |edge: usize| srcs[edge].max(dsts[edge]) as usize >= n_nodes;
+        if let Some(edge) = (0..srcs.len()).into_par_iter().find_first(|&edge| outside(edge)) {
+            let node = srcs[edge].max(dsts[edge]);
+            return Err(Error::NodeOutOfRange { edge: edge as u64, node, n_nodes });
+        }
+        Ok(Edges::new(self, srcs, dsts))
+    }
+}
+
+/// The edges of the graph to build, each with the code of its origin: `2 * i` for entry `i` of the edge
+/// list, `2 * i + 1` for its reverse, `2 * len + v` for the self loop added to node `v`.
+struct Edges<'e> {
+    n_nodes: usize,
+    srcs: &'e [u32],
+    dsts: &'e [u32],
+    symmetrize: bool,
+    keep_loops: bool,
+    /// Nodes that get a self loop, ascending.
+    added_loops: Vec<u32>,
+}
+
+impl<'e> Edges<'e> {
+    fn new(builder: &CscBuilder<'_>, srcs: &'e [u32], dsts: &'e [u32]) -> Self {
+        let mut added_loops = Vec::new();
+        if builder.self_loops == SelfLoops::Add {
+            let mut has_loop = vec![false; builder.n_nodes];
+            for (src, _) in srcs.iter().zip(dsts).filter(|(src, dst)| src == dst) {
+                has_loop[*src as usize] = true;
+            }
+            added_loops.extend((0..builder.n_nodes as u32).filter(|&node| !has_loop[node as usize]));
+        }
+        Self {
+            n_nodes: builder.n_nodes,
+            srcs,
+            dsts,
+            symmetrize: builder.symmetrize,
+            keep_loops: builder.self_loops != SelfLoops::Remove,
+            added_loops,
+        }
+    }
+
+    /// Calls `visit(code, src, dst)` for each edge, in no particular order.
+    fn for_each(&self, visit: impl Fn(u64, u32, u32) + Sync) {
+        (0..self.srcs.len()).into_par_iter().for_each(|position| {
+            let (src, dst, code) = (self.srcs[position], self.dsts[position], 2 * position as u64);
+            if src != dst {
+                visit(code, src, dst);
+                if self.symmetrize {
+                    visit(code + 1, dst, src);
+                }
+            } else if self.keep_loops {
+                visit(code, src, dst);
+            }
+        });
+        let first_loop = 2 * self.srcs.len() as u64;
+        self.added_loops.par_iter().for_each(|&node| visit(first_loop + u64::from(node), node, node));
+    }
+
+    /// The source of the edge with this code.
+    fn src(&self, code: u64) -> u32 {
+        let position = code as usize / 2;
+        match self.srcs.get(position) {
+            Some(&src) if code.is_multiple_of(2) => src,
+            Some(_) => self.dsts[position],
+            None => (code - 2 * self.srcs.len() as u64) as u32,
+        }
+    }
+
+    /// Where each destination's edges start; one entry more than nodes, the last being the edge count.
+    fn count_into_starts(&self) -> Vec<AtomicU64> {
+        let mut starts: Vec<AtomicU64> = zeroed(self.n_nodes as u64 + 1);
+        self.for_each(|_, _, dst| {
+            starts[dst as usize].fetch_add(1, Relaxed);
+        });
+        let mut n_before = 0;
+        for start in &mut starts {
+            let count = std::mem::replace(start.get_mut(), n_before);
+            n_before += count;
+        }
+        starts
+    }
+}
+
+/// After the scatter each start has become the next node's start: shifts them back.
+fn finish_starts(starts: &mut Vec<AtomicU64>) -> Vec<u64> {
+    let mut indptr: Vec<u64> = std::mem::take(starts).into_iter().map(AtomicU64::into_inner).collect();
+    indptr.rotate_right(1);
+    // The last entry, the count of edges, stands twice now: the one brought to the front gives way.
+    indptr[0] = 0;
+    indptr
+}
+
+/// Origin codes in CSC order, four bytes each where that is enough.
+enum Codes {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+impl Codes {
+    fn map<T: Send>(&self, f: impl Fn(u64) -> T + Sync) -> Vec<T> {
+        match self {
+            Codes::Narrow(codes) => codes.par_iter().map(|&code| f(u64::from(code))).collect(),
+            Codes::Wide(codes) => codes.par_iter().map(|&code| f(code)).collect(),
+        }
+    }
+}
+
+impl From<Codes> for Buf<u64> {
+    fn from(codes: Codes) -> Self {
+        match codes {
+            Codes::Narrow(codes) => codes.into_iter().map(u64::from).collect::<Vec<_>>().into(),
+            Codes::Wide(codes) => codes.into(),
+        }
+    }
+}
+
+trait Code: Copy + Ord + Send + Sync + Into<u64> {}
+impl Code for u32 {}
+impl Code for u64 {}
+
+fn zeroed<T: Default>(n: u64) -> Vec<T> {
+    std::iter::repeat_with(T::default).take(n as usize).collect()
+}
+
+/// Calls `f` with each destination's part of `data`, in parallel, halving by edges so that hubs do not
+/// unbalance the work.
+fn for_each_segment<T: Send>(indptr: &[u64], data: &mut [T], f: &(impl Fn(&mut [T]) + Sync)) {
+    const EDGES_IN_SEQUENCE: usize = 1 << 14;
+    let n_nodes = indptr.len() - 1;
+    if data.len() <= EDGES_IN_SEQUENCE || n_nodes == 1 {
+        let mut rest = data;
+        for pair in indptr.windows(2) {
+            let (segment, tail) = rest.split_at_mut((pair[1] - pair[0]) as usize);
+            if segment.len() > 1 {
+                f(segment);
+            }
+            rest = tail;
+        }
+        return;
+    }
+    let middle_edge = indptr[0] + data.len() as u64 / 2;
+    let middle = indptr.partition_point(|&start| start <= middle_edge).clamp(2, n_nodes) - 1;
+    let (left, right) = data.split_at_mut((indptr[middle] - indptr[0]) as usize);
+    rayon::join(
+        || for_each_segment(&indptr[..=middle], left, f),
+        || for_each_segment(&indptr[middle..], right, f),
+    );
+}
+
+/// Keeps the first of each run of entries with the same source in each destination's part.
+fn remove_duplicates<T: Copy, K: PartialEq>(indptr: &mut [u64], data: &mut Vec<T>, src: impl Fn(&T) -> K) {
+    let mut n_kept = 0;
+    let mut start = 0;
+    for end in &mut indptr[1..] {
+        let first_kept = n_kept;
+        for position in start..*end as usize {
+            let entry = data[position];
+            if n_kept == first_kept || src(&data[n_kept - 1]) != src(&entry) {
+                data[n_kept] = entry;
+                n_kept += 1;
+            }
+        }
+        start = *end as usize;
+        *end = n_kept as u64;
+    }
+    data.truncate(n_kept);
+    data.shrink_to_fit();
+}

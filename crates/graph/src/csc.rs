@@ -1,0 +1,162 @@
+use crate::{Buf, EdgeId, Error, NodeId, Result};
+
+/// A directed graph by in-neighbours: for each destination, the sources of its edges, ascending.
+///
+/// ```text
+/// 0 -> 2, 1 -> 2, 2 -> 0        indptr  = [0, 1, 1, 3]
+///                               indices = [2, 0, 1]
+/// ```
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `indptr` | `u64` | `n_nodes + 1` | destination; `indptr[v]..indptr[v + 1]` are the edges into `v` |
+/// | `indices` | [`NodeId`] | `n_edges` | [`EdgeId`]; the edge's source |
+/// | `weights` | `f32` | `n_edges` | [`EdgeId`] |
+/// | `edge_types` | `u8` | `n_edges` | [`EdgeId`] |
+///
+/// Cloning shares the arrays. `weights` and `edge_types` are `None` when the graph has none.
+#[derive(Debug, Clone)]
+pub struct Csc {
+    indptr: Buf<u64>,
+    indices: Buf<NodeId>,
+    weights: Option<Buf<f32>>,
+    edge_types: Option<Buf<u8>>,
+}
+
+impl Csc {
+    /// A graph from arrays that exist already, owned or mapped. Runs in constant time, as a mapped graph
+    /// must: ids and monotony are not read here, [`Csc::validate`] reads them, and samplers check each
+    /// range and id that they meet.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] when `indptr` is empty, does not end at the number of `indices`, and
+    /// [`Error::TooMany`] for more than 2^32 - 1 nodes.
+    pub fn new(indptr: Buf<u64>, indices: Buf<NodeId>) -> Result<Self> {
+        let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
+            return Err(Error::LengthMismatch { what: "indptr", expected: 1, got: 0 });
+        };
+        if first != 0 {
+            return Err(Error::IndptrNotMonotone { node: 0, before: 0, after: first });
+        }
+        if last != indices.len() as u64 {
+            return Err(Error::LengthMismatch { what: "indices", expected: last, got: indices.len() as u64 });
+        }
+        check_node_count(indptr.len() - 1)?;
+        Ok(Self { indptr, indices, weights: None, edge_types: None })
+    }
+
+    /// The same graph with a weight for each edge, in CSC order.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] unless there is one weight an edge.
+    pub fn with_weights(self, weights: Buf<f32>) -> Result<Self> {
+        self.check_edge_data("weights", weights.len())?;
+        Ok(Self { weights: Some(weights), ..self })
+    }
+
+    /// The same graph with a type for each edge, in CSC order.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] unless there is one type an edge.
+    pub fn with_edge_types(self, edge_types: Buf<u8>) -> Result<Self> {
+        self.check_edge_data("edge_types", edge_types.len())?;
+        Ok(Self { edge_types: Some(edge_types), ..self })
+    }
+
+    fn check_edge_data(&self, what: &'static str, got: usize) -> Result<()> {
+        if got as u64 != self.n_edges() {
+            return Err(Error::LengthMismatch { what, expected: self.n_edges(), got: got as u64 });
+        }
+        Ok(())
+    }
+
+    /// Reads the whole graph once and checks what [`Csc::new`] cannot: `indptr` never falls and every id
+    /// is in range.
+    ///
+    /// # Errors
+    /// [`Error::IndptrNotMonotone`] or [`Error::NodeOutOfRange`], naming the first offence.
+    pub fn validate(&self) -> Result<()> {
+        for (node, pair) in self.indptr.windows(2).enumerate() {
+            if pair[1] < pair[0] {
+                return Err(Error::IndptrNotMonotone { node: node as u64, before: pair[0], after: pair[1] });
+            }
+        }
+        let n_nodes = self.n_nodes();
+        match self.indices.iter().position(|src| src.index() >= n_nodes) {
+            Some(edge) => {
+                Err(Error::NodeOutOfRange { edge: edge as u64, node: self.indices[edge].0, n_nodes })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Number of nodes.
+    pub fn n_nodes(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Number of edges.
+    pub fn n_edges(&self) -> u64 {
+        self.indices.len() as u64
+    }
+
+    /// Where each destination's edges start; see the table on [`Csc`].
+    pub fn indptr(&self) -> &[u64] {
+        &self.indptr
+    }
+
+    /// The source of each edge; see the table on [`Csc`].
+    pub fn indices(&self) -> &[NodeId] {
+        &self.indices
+    }
+
+    /// The weight of each edge, if the graph has weights.
+    pub fn weights(&self) -> Option<&[f32]> {
+        self.weights.as_deref()
+    }
+
+    /// The type of each edge, if the graph has types.
+    pub fn edge_types(&self) -> Option<&[u8]> {
+        self.edge_types.as_deref()
+    }
+
+    /// The sources of the edges into `dst`, ascending.
+    ///
+    /// # Panics
+    /// When `dst` is not a node of the graph.
+    pub fn in_neighbors(&self, dst: NodeId) -> &[NodeId] {
+        &self.indices[self.indptr[dst.index()] as usize..self.indptr[dst.index() + 1] as usize]
+    }
+
+    /// The first edge into `dst`; the others follow it without a gap.
+    ///
+    /// # Panics
+    /// When `dst` is not a node of the graph.
+    pub fn first_edge(&self, dst: NodeId) -> EdgeId {
+        EdgeId(self.indptr[dst.index()])
+    }
+
+    /// How many edges end in `dst`.
+    ///
+    /// # Panics
+    /// When `dst` is not a node of the graph.
+    pub fn in_degree(&self, dst: NodeId) -> u64 {
+        self.indptr[dst.index() + 1] - self.indptr[dst.index()]
+    }
+
+    /// Bytes of this graph's arrays in the process's own memory; mapped arrays count as zero.
+    pub fn owned_bytes(&self) -> usize {
+        self.indptr.owned_bytes()
+            + self.indices.owned_bytes()
+            + self.weights.as_ref().map_or(0, Buf::owned_bytes)
+            + self.edge_types.as_ref().map_or(0, Buf::owned_bytes)
+    }
+}
+
+pub(crate) fn check_node_count(n_nodes: usize) -> Result<()> {
+    const MAX: u64 = u32::MAX as u64;
+    if n_nodes as u64 > MAX {
+        return Err(Error::TooMany { what: "nodes", n: n_nodes as u64, max: MAX });
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Graph topology: node and edge ids, the compressed in-neighbour form [`Csc`], the builder that makes
+//! it from an edge list, and the message-flow [`Block`] that samplers hand to layers.
+//!
+//! This crate never sees a float feature, draws no random number and starts no thread of its own.
+//!
+//! ```
+//! use kiln_graph::{CscBuilder, NodeId};
+//! // 0 -> 2, 1 -> 2, 2 -> 0
+//! let graph = CscBuilder::new(3).build(&[0, 1, 2], &[2, 2, 0])?;
+//! assert_eq!(graph.in_neighbors(NodeId(2)), [NodeId(0), NodeId(1)]);
+//! # Ok::<(), kiln_graph::Error>(())
+//! ```
+
+mod block;
+mod buf;
+mod builder;
+mod csc;
+mod error;
+mod ids;
+
+pub use block::{Block, BlockParts};
+pub use buf::{Buf, Mapping};
+pub use builder::{Built, CscBuilder, Duplicates, EdgeOrigin, SelfLoops};
+pub use csc::Csc;
+pub use error::Error;
+pub use ids::{EdgeId, LocalId, NodeId};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;

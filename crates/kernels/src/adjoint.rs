@@ -1,0 +1,73 @@
+use burn::backend::Backend;
+use burn::backend::tensor::{FloatTensor, IntTensor};
+
+use crate::block::Adjacency;
+use crate::launch::count_reference;
+use crate::reference;
+
+/// The largest values of the neighbours and where they came from.
+#[derive(Debug, Clone)]
+pub(crate) struct ArgMax<B: Backend> {
+    /// The values, `[n_dst, d]`.
+    pub(crate) values: FloatTensor<B>,
+    /// The edge that each came from, by its position in the block, -1 where there is none, `[n_dst, d]`.
+    pub(crate) edges: IntTensor<B>,
+}
+
+/// What the gradients of [`BlockOps`](crate::extension::BlockOps) are made of, with the same rule for
+/// defaults. They are called on a plain backend only, from the backward pass.
+pub(crate) trait BlockAdjoints: Backend {
+    /// `[n_dst, d] -> [n_src, d]`: each source's sum over its edges of the destination's row.
+    fn neighbor_sum_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_sum_adjoint(block, grad)
+    }
+
+    /// The same, each row multiplied by the edge's weight.
+    fn neighbor_weighted_sum_adjoint(
+        block: &Adjacency<Self>,
+        grad: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_weighted_sum_adjoint(block, grad, weights)
+    }
+
+    /// `[n_src, d], [n_dst, d] -> [n_edges]`: the dot product of each edge's two rows.
+    fn edge_dots(
+        block: &Adjacency<Self>,
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::edge_dots(block, x, grad)
+    }
+
+    /// `[n_dst, d] -> [n_src, d]`: each row is divided by its destination's degree first.
+    fn neighbor_mean_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_mean_adjoint(block, grad)
+    }
+
+    /// The maximum and its edges; the backward pass needs both.
+    fn neighbor_argmax(block: &Adjacency<Self>, x: FloatTensor<Self>) -> ArgMax<Self> {
+        count_reference();
+        reference::neighbor_argmax(block, x)
+    }
+
+    /// `[n_dst, d] -> [n_src, d]`: each number goes to the source of its edge.
+    fn neighbor_max_adjoint(
+        block: &Adjacency<Self>,
+        edges: IntTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_max_adjoint(block, edges, grad)
+    }
+
+    /// `[n_dst, d] -> [n_src, d]`: zeros below.
+    fn dst_rows_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::dst_rows_adjoint(block, grad)
+    }
+}

@@ -1,0 +1,47 @@
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, backend_extension};
+use kiln_sample::RngKey;
+
+use crate::block::Adjacency;
+use crate::launch::count_reference;
+use crate::ops::Keep;
+use crate::reference;
+
+/// The ops that have gradients. The default of each is the reference in stock tensor operations; a
+/// backend with something better overrides it.
+#[backend_extension(Autodiff, Flex)]
+pub(crate) trait BlockOps: Backend {
+    fn neighbor_sum(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_sum(&block, x)
+    }
+
+    fn neighbor_weighted_sum(
+        #[extension_type] block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_weighted_sum(&block, x, weights)
+    }
+
+    fn neighbor_mean(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_mean(&block, x)
+    }
+
+    fn neighbor_max(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_max(&block, x)
+    }
+
+    fn dst_rows(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::dst_rows(&block, x)
+    }
+
+    fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
+        count_reference();
+        reference::dropout::<Self>(x, nodes, key, keep)
+    }
+}

@@ -1,0 +1,52 @@
+use std::ops::Range;
+
+use kiln_sample::RngKey;
+
+use crate::flex::fill::fill_rows;
+use crate::flex::philox::{GROUPS, draws};
+use crate::flex::segment::Rows;
+use crate::ops::Keep;
+
+/// Columns that one call of [`draws`] serves.
+const COLUMNS: usize = 4 * GROUPS;
+
+/// Each row's values, multiplied by 0 or by the scale, as the draw of the row's node and column says.
+pub(super) fn dropout(x: Rows<'_>, nodes: &[u32], key: RngKey, keep: Keep) -> Vec<f32> {
+    // As an adjacency, every row has the one item that is itself.
+    let indptr: Vec<i32> = (0..=nodes.len() as i32).collect();
+    let body = |row: usize, columns: Range<usize>, out: &mut [f32], _: &mut [()]| {
+        out.copy_from_slice(x.row(row, &columns));
+        mask_row(out, nodes[row], key.words(), keep);
+    };
+    fill_rows(&indptr, x.width, (0.0, ()), body).0
+}
+
+fn mask_row(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the instructions.
+        return unsafe { mask_row_avx2(row, node, key, keep) };
+    }
+    mask_row_anywhere(row, node, key, keep);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn mask_row_avx2(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {
+    mask_row_anywhere(row, node, key, keep);
+}
+
+/// The same source for every set of instructions: it draws whole numbers and multiplies by one number,
+/// so that the results are the same too.
+#[inline(always)]
+fn mask_row_anywhere(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {
+    for (batch, values) in row.chunks_mut(COLUMNS).enumerate() {
+        let words = draws(key, node, (batch * GROUPS) as u32);
+        let factors = words.map(|words| words.map(|word| keep.scale_of(word)));
+        for (group, values) in values.chunks_mut(4).enumerate() {
+            for (value, factors) in values.iter_mut().zip(&factors) {
+                *value *= factors[group];
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Message passing on a tensor device: blocks as tensors, and aggregation over them as Burn ops with
+//! gradients.
+//!
+//! This crate does not know where a block came from, holds no parameter and draws no random number that
+//! its caller did not key. It is the only crate that names a Burn backend.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+//! use kiln_kernels::{DeviceBlock, ops};
+//! // 7 -> 2 and 9 -> 2, for the one destination 2.
+//! let block = Block::new(BlockParts {
+//!     srcs: vec![NodeId(2), NodeId(7), NodeId(9)],
+//!     indptr: vec![0, 2],
+//!     indices: vec![LocalId(1), LocalId(2)],
+//!     edge_ids: vec![EdgeId(0), EdgeId(1)],
+//!     weights: None,
+//! });
+//! let device = Device::flex();
+//! let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);
+//! let mean = ops::neighbor_mean(&DeviceBlock::upload(&block, &device), x);
+//! assert_eq!(mean.into_data().try_to_vec::<f32>().expect("means should be f32"), [3.0]);
+//! ```
+
+mod adjoint;
+mod autodiff;
+mod block;
+mod extension;
+mod flex;
+mod host;
+mod launch;
+pub mod ops;
+mod reference;
+pub mod testing;
+mod transpose;
+
+pub use block::DeviceBlock;
+pub use host::read_f32;
+pub use transpose::Transposed;

@@ -1,0 +1,153 @@
+//! Aggregation over a block, and the other per-node operations of a layer, with gradients.
+//!
+//! What all of them share:
+//!
+//! - The result is a new tensor; nothing is added to an existing one.
+//! - A destination without edges gets zeros. Parallel edges count as often as they stand in the block.
+//! - No `[n_edges, d]` tensor is ever made on Flex; time and memory traffic grow with `n_edges * d`, and
+//!   memory with the output alone. The gradient walks the edges by source, so it needs no atomics.
+//! - Results and gradients have the same bits for any number of threads: a row's edges are added in
+//!   block order, and in the gradient in block order for each source.
+//! - On Flex, f32 tensors are processed directly, other element types through the reference in stock
+//!   tensor operations, which is slower by an order of magnitude. A tensor whose rows are not one after the other is copied first.
+//! - `x` without a tracked gradient costs nothing but the forward pass.
+
+use burn::backend::Dispatch;
+use burn::tensor::{Int, Tensor};
+use kiln_graph::NodeId;
+use kiln_sample::{Domain, RngKey};
+
+use crate::DeviceBlock;
+use crate::extension::BlockOps;
+
+/// Each destination's sum of its sources' rows.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources.
+pub fn neighbor_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    check_rows(block, &x);
+    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_sum(block.adjacency(), x.into_dispatch()))
+}
+
+/// Each destination's sum of its sources' rows, each multiplied by its edge's weight. Gradients flow to
+/// the rows and to the weights.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, `weights` `[n_edges]` in block order, the result `[n_dst, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources, or `weights` another length than the
+/// block has edges.
+pub fn neighbor_weighted_sum(block: &DeviceBlock, x: Tensor<2>, weights: Tensor<1>) -> Tensor<2> {
+    check_rows(block, &x);
+    let n_weights = weights.dims()[0];
+    assert_eq!(n_weights, block.n_edges(), "{n_weights} weights for {} edges", block.n_edges());
+    assert_eq!(weights.dtype(), x.dtype(), "the element types of weights and rows differ: cast one");
+    let sum = <Dispatch as BlockOps>::neighbor_weighted_sum(
+        block.adjacency(),
+        x.into_dispatch(),
+        weights.into_dispatch(),
+    );
+    Tensor::from_dispatch(sum)
+}
+
+/// Each destination's mean of its sources' rows: [`neighbor_sum`] divided by the number of edges.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources.
+pub fn neighbor_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    check_rows(block, &x);
+    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_mean(block.adjacency(), x.into_dispatch()))
+}
+
+/// Each destination's largest value of its sources' rows, column by column.
+///
+/// Of equal values the first edge in block order gives the result, and it alone gets the gradient. If
+/// one of the values is not a number, neither is the result.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources.
+pub fn neighbor_max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    check_rows(block, &x);
+    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_max(block.adjacency(), x.into_dispatch()))
+}
+
+/// The destinations' own rows: the first `n_dst`. On Flex this is a view, not a copy.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources.
+pub fn dst_rows(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    check_rows(block, &x);
+    Tensor::from_dispatch(<Dispatch as BlockOps>::dst_rows(block.adjacency(), x.into_dispatch()))
+}
+
+/// Inverted dropout: each value becomes 0 with probability `p`, and is divided by `1 - p` otherwise.
+///
+/// Whether a value stays depends on (`key`, `layer`, its row's node, its column) alone: with the key
+/// `key.fold(Domain::Dropout, layer)`, column `c` of node `v` stays if word `c % 4` of
+/// `draw4(0, v, c / 4)` is at least `round(p * 2^32)`. So a node that stands in two blocks, or on two
+/// ranks, has one mask. The mask is drawn again for the gradient, not kept.
+///
+/// # Shapes
+/// `x` is `[n, d]`, `nodes` `[n]`: the global ids of the rows, from [`DeviceBlock::dst_nodes`] or
+/// [`DeviceBlock::src_nodes`]. The result is `[n, d]`.
+///
+/// # Panics
+/// When `p` is not in `[0, 1)`, or the numbers of rows and nodes differ.
+pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
+    assert!((0.0..1.0).contains(&p), "dropout probability {p}, expected 0 <= p < 1");
+    let [n_rows, _] = x.dims();
+    assert_eq!(nodes.dims()[0], n_rows, "{} nodes for {n_rows} rows", nodes.dims()[0]);
+    if p == 0.0 {
+        return x;
+    }
+    let key = key.fold(Domain::Dropout, layer as u64);
+    let nodes = nodes.clone().into_dispatch();
+    Tensor::from_dispatch(<Dispatch as BlockOps>::dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
+}
+
+fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
+    let [n_rows, _] = x.dims();
+    assert_eq!(n_rows, block.n_src(), "{n_rows} rows for a block of {} sources", block.n_src());
+}
+
+/// Which draws keep a value, and what it is then multiplied by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keep {
+    /// The smallest 32-bit draw that keeps.
+    threshold: u32,
+    scale: f32,
+}
+
+impl Keep {
+    /// `p` is in `[0, 1)`. So close to 1 that no draw could keep, the scale is 0.
+    pub(crate) fn new(p: f64) -> Self {
+        match u32::try_from((p * 4_294_967_296.0).round() as u64) {
+            Ok(threshold) => Self { threshold, scale: (1.0 / (1.0 - p)) as f32 },
+            Err(_) => Self { threshold: u32::MAX, scale: 0.0 },
+        }
+    }
+
+    /// What a value with this draw is multiplied by.
+    #[inline(always)]
+    pub(crate) fn scale_of(self, word: u32) -> f32 {
+        if self.threshold <= word { self.scale } else { 0.0 }
+    }
+
+    /// What the value of a node's column is multiplied by.
+    pub(crate) fn factor(self, key: RngKey, node: NodeId, column: u32) -> f32 {
+        self.scale_of(key.draw4(0, node.0, column / 4)[column as usize % 4])
+    }
+}

@@ -1,0 +1,139 @@
+//! Checks of ops and layers that need tensors, the reference that ops are checked against, and a view of
+//! which implementation ran.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_graph::{Block, BlockParts};
+
+use crate::{DeviceBlock, launch};
+
+pub mod reference;
+
+/// How many ops ran, by implementation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Launches {
+    /// Ops that a backend ran with its own kernel.
+    pub direct: u64,
+    /// Ops that ran as the reference in stock tensor operations.
+    pub reference: u64,
+}
+
+/// The ops that ran on this thread during a call, gradients included.
+pub fn launches_of(call: impl FnOnce()) -> Launches {
+    let before = launch::so_far();
+    call();
+    let after = launch::so_far();
+    Launches { direct: after.direct - before.direct, reference: after.reference - before.reference }
+}
+
+/// A tensor of numbers in `[-1, 1)` that look random and are the same everywhere.
+pub fn ramp<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+    let n_values: usize = shape.iter().product();
+    // The golden ratio's multiples modulo 1 spread evenly and do not repeat (Weyl 1916).
+    let values = (0..n_values as u32).map(|idx| idx.wrapping_mul(2_654_435_769) >> 8);
+    let values: Vec<f32> = values.map(|word| word as f32 / 8_388_608.0 - 1.0).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// The values of a tensor, row by row.
+///
+/// # Panics
+/// When they are not f32.
+pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_to_vec().expect("the tensor should be f32")
+}
+
+/// Checks that two lists of numbers are equal up to `tolerance`, absolutely where they are below 1 and
+/// relatively above.
+///
+/// # Panics
+/// When they are not, with the first place.
+pub fn check_close(got: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(got.len(), expected.len(), "numbers of values");
+    for (idx, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let error = (got - expected).abs();
+        assert!(error <= tolerance * expected.abs().max(1.0), "value {idx}: got {got}, expected {expected}");
+    }
+}
+
+/// The step of the finite differences. Values are about 1 and sums about 10, where f32 resolves 1e-6, so
+/// a difference over this step has an error of about 1e-4 from rounding.
+const STEP: f32 = 1.0 / 64.0;
+
+/// What a gradient may differ from the finite difference, of which [`STEP`]'s square is the larger part
+/// for smooth functions.
+pub const GRADIENT_TOLERANCE: f32 = 5e-3;
+
+/// Checks the gradient of a function of one tensor against central differences of a fixed weighted sum
+/// of its results.
+///
+/// It costs two calls of `f` for each value of `x`. At a kink (an equal maximum, a ReLU at 0) the two
+/// differ by right: choose an `x` that is away from them.
+///
+/// # Panics
+/// When a value of the gradient differs by more than [`GRADIENT_TOLERANCE`], with its place.
+pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(Tensor<D>) -> Tensor<E>) {
+    let plain = x.device().inner();
+    let shape = x.dims();
+    let x = values(x);
+    let tensor =
+        |x: &[f32], device: &Device| Tensor::<D>::from_data(TensorData::new(x.to_vec(), shape), device);
+    let tracked = tensor(&x, &plain.clone().autodiff()).require_grad();
+    let result = f(tracked.clone());
+    let factors = ramp(result.dims(), &result.device());
+    let grads = (result * factors.clone()).sum().backward();
+    let gradient = tracked.grad(&grads).expect("the function's result should depend on its argument");
+    let factors = values(factors);
+    let weighted = |x: &[f32]| -> f64 {
+        let result = values(f(tensor(x, &plain.clone().autodiff())));
+        result.iter().zip(&factors).map(|(value, factor)| f64::from(*value) * f64::from(*factor)).sum()
+    };
+    let mut expected = Vec::with_capacity(x.len());
+    for idx in 0..x.len() {
+        let mut moved = x.clone();
+        moved[idx] = x[idx] + STEP;
+        let above = weighted(&moved);
+        moved[idx] = x[idx] - STEP;
+        let below = weighted(&moved);
+        expected.push(((above - below) / f64::from(2.0 * STEP)) as f32);
+    }
+    check_close(&values(gradient), &expected, GRADIENT_TOLERANCE);
+}
+
+/// What a layer's result may change when the edges of each destination change places: sums of a few
+/// numbers of about 1 in another order.
+const ORDER_TOLERANCE: f32 = 1e-5;
+
+/// Checks a layer on a block: the shape of its result, that the order of a destination's edges does not
+/// matter, and its gradient for its input by [`check_gradient`].
+///
+/// # Panics
+/// When one of these does not hold.
+pub fn check_layer(
+    block: &Block,
+    d_in: usize,
+    d_out: usize,
+    device: &Device,
+    layer: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>,
+) {
+    let uploaded = DeviceBlock::upload(block, device);
+    let x = ramp([block.n_src(), d_in], device);
+    let result = layer(&uploaded, x.clone());
+    assert_eq!(result.dims(), [block.n_dst(), d_out], "the result's shape");
+    let reversed = DeviceBlock::upload(&with_reversed_edges(block), device);
+    check_close(&values(layer(&reversed, x.clone())), &values(result), ORDER_TOLERANCE);
+    check_gradient(x, |x| layer(&uploaded, x));
+}
+
+/// The same block with the edges of each destination in opposite order.
+fn with_reversed_edges(block: &Block) -> Block {
+    let mut parts: BlockParts = block.clone().into_parts();
+    for range in block.indptr().windows(2) {
+        let edges = range[0] as usize..range[1] as usize;
+        parts.indices[edges.clone()].reverse();
+        parts.edge_ids[edges.clone()].reverse();
+        if let Some(weights) = &mut parts.weights {
+            weights[edges].reverse();
+        }
+    }
+    Block::new(parts)
+}

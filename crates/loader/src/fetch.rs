@@ -1,0 +1,149 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_graph::{Block, LocalId, NodeId};
+use kiln_sample::{BlockSampler, RngKey, Scratch, Seeds};
+
+use crate::{FetchError, SeedBatch, StageTimes};
+
+/// What makes a batch of its seeds: the part of a [`Loader`](crate::Loader) that depends on the task.
+///
+/// It must be a pure function of the seeds and their key: the loader calls it in any thread and, for
+/// different steps, in any order.
+pub trait Fetch: Send + Sync + 'static {
+    /// What comes out of the loader.
+    type Batch: Send + 'static;
+
+    /// Buffers that a worker keeps from one batch to the next; `()` when there are none. No result may
+    /// depend on what a scratch was used for before. A scratch that saw a panic is not used again.
+    type Scratch: Send + Default + 'static;
+
+    /// Makes the batch of one step. `times` comes with the time of the seeds, and has the others added.
+    ///
+    /// # Errors
+    /// Whatever goes wrong: it reaches the loader's caller at this step and ends the epoch. A panic does
+    /// the same.
+    fn fetch(
+        &self,
+        seeds: SeedBatch,
+        scratch: &mut Self::Scratch,
+        times: &mut StageTimes,
+    ) -> Result<Self::Batch, FetchError>;
+
+    /// Bytes that a finished batch holds, for the bound on the loader's queue.
+    fn n_bytes(batch: &Self::Batch) -> usize;
+}
+
+/// Batches for node tasks: samples blocks, gathers the input features and the seeds' labels.
+pub struct NodeFetch<S: ?Sized, F: ?Sized> {
+    sampler: Arc<S>,
+    features: Arc<F>,
+    labels: Arc<Labels>,
+}
+
+impl<S: BlockSampler + ?Sized, F: FeatureSource + ?Sized> NodeFetch<S, F> {
+    /// Batches from these parts, which are shared with the caller.
+    pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
+        Self { sampler, features, labels }
+    }
+}
+
+impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeFetch<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeFetch").field("labels", &self.labels.len()).finish_non_exhaustive()
+    }
+}
+
+/// All that a model and its loss need of one step of a node task.
+#[derive(Debug, Clone)]
+pub struct MiniBatch {
+    /// The step within the pass, from 0.
+    pub step: usize,
+    /// The key that the blocks were sampled with, for whatever else is random in this step.
+    pub key: RngKey,
+    /// The seeds as given, duplicates included.
+    pub seeds: Seeds,
+    /// One block a layer, input layer first.
+    pub blocks: Vec<Block>,
+    /// For each seed the destination of the last block, and so the row of the model's output, that
+    /// belongs to it: a node that is a seed twice is one destination and two entries here.
+    pub seed_rows: Vec<LocalId>,
+    /// Features of the input nodes as stored, `[n_src, x_dim]`: those of `blocks[0].srcs()`, or of the
+    /// distinct seeds in the order of `seed_rows` for a model without layers.
+    pub x: RowBuf,
+    /// Number of feature columns.
+    pub x_dim: usize,
+    /// Each seed's class, aligned with `seeds` and `seed_rows`; never negative.
+    pub labels: Vec<i32>,
+    /// How long the stages took.
+    pub times: StageTimes,
+}
+
+impl MiniBatch {
+    /// Bytes of the batch's arrays.
+    pub fn n_bytes(&self) -> usize {
+        self.blocks.iter().map(Block::n_bytes).sum::<usize>()
+            + size_of_val(self.seeds.as_nodes())
+            + size_of_val(self.seed_rows.as_slice())
+            + self.x.n_bytes()
+            + size_of_val(self.labels.as_slice())
+    }
+}
+
+impl<S, F> Fetch for NodeFetch<S, F>
+where
+    S: BlockSampler + ?Sized + 'static,
+    F: FeatureSource + ?Sized + 'static,
+{
+    type Batch = MiniBatch;
+    type Scratch = Scratch;
+
+    fn fetch(
+        &self,
+        seeds: SeedBatch,
+        scratch: &mut Scratch,
+        times: &mut StageTimes,
+    ) -> Result<MiniBatch, FetchError> {
+        let SeedBatch { step, key, seeds } = seeds;
+        let start = Instant::now();
+        let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
+        let sampled_at = Instant::now();
+        let mut x = RowBuf::empty(self.features.row_type());
+        match sampled.blocks.first() {
+            Some(block) => self.features.gather(block.srcs(), &mut x)?,
+            None => self.features.gather(&distinct(&seeds, &sampled.seed_rows), &mut x)?,
+        }
+        let mut labels = Vec::new();
+        self.labels.gather(seeds.as_nodes(), &mut labels)?;
+        times.sample += sampled_at - start;
+        times.gather += sampled_at.elapsed();
+        Ok(MiniBatch {
+            step,
+            key,
+            seeds,
+            blocks: sampled.blocks,
+            seed_rows: sampled.seed_rows,
+            x,
+            x_dim: self.features.dim(),
+            labels,
+            times: *times,
+        })
+    }
+
+    fn n_bytes(batch: &MiniBatch) -> usize {
+        batch.n_bytes()
+    }
+}
+
+/// The seeds without repetitions, in the order of their rows, which is that of first appearance.
+fn distinct(seeds: &Seeds, seed_rows: &[LocalId]) -> Vec<NodeId> {
+    let mut nodes = Vec::new();
+    for (&node, row) in seeds.as_nodes().iter().zip(seed_rows) {
+        if row.index() == nodes.len() {
+            nodes.push(node);
+        }
+    }
+    nodes
+}

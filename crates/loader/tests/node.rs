@@ -1,0 +1,211 @@
+//! Batches of nodes: alignment, the same batches for any number of workers and ranks, typed faults.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_graph::{Block, Csc, CscBuilder, NodeId};
+use kiln_loader::{
+    Error, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass,
+    Shard, StageTimes,
+};
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler};
+use kiln_testkit::check_same_edges;
+
+const N_NODES: u32 = 6000;
+const N_CLASSES: u32 = 7;
+
+type NodeLoader = Loader<NodeFetch<dyn BlockSampler, dyn FeatureSource>>;
+
+/// Every node has the 12 nodes before it as in-neighbours.
+fn graph() -> Arc<Csc> {
+    let mut srcs = Vec::new();
+    let mut dsts = Vec::new();
+    for dst in 0..N_NODES {
+        for back in 1..=12 {
+            srcs.push((dst + N_NODES - back) % N_NODES);
+            dsts.push(dst);
+        }
+    }
+    Arc::new(CscBuilder::new(N_NODES as usize).build(&srcs, &dsts).unwrap())
+}
+
+/// Node `v` has the features `[v, -v]` and the class `v % N_CLASSES`; `n_labelled` nodes have one.
+fn loader(
+    items: &[NodeId],
+    fanouts: Vec<Fanout>,
+    n_labelled: u32,
+    config: ItemSamplerConfig,
+    workers: usize,
+) -> NodeLoader {
+    let rows: Vec<f32> = (0..N_NODES).flat_map(|node| [node as f32, -(node as f32)]).collect();
+    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(rows, 2).unwrap());
+    let class = |node| if node < n_labelled { (node % N_CLASSES) as i32 } else { -1 };
+    let labels = Labels::new((0..N_NODES).map(class).collect::<Vec<_>>(), N_CLASSES as usize).unwrap();
+    let sampler: Arc<dyn BlockSampler> = Arc::new(NeighborSampler::new(graph(), fanouts));
+    let fetch = NodeFetch::new(sampler, features, Arc::new(labels));
+    let items = ItemSampler::new(items.to_vec(), config).unwrap();
+    Loader::new(items, fetch, LoaderConfig { workers, queue_bytes: 1 << 20 }).unwrap()
+}
+
+fn nodes() -> Vec<NodeId> {
+    (0..N_NODES).map(NodeId).collect()
+}
+
+fn fanouts() -> Vec<Fanout> {
+    vec![Fanout::UpTo(5), Fanout::UpTo(3)]
+}
+
+fn check_batch(batch: &MiniBatch) {
+    let seeds = batch.seeds.as_nodes();
+    assert_eq!((batch.labels.len(), batch.seed_rows.len()), (seeds.len(), seeds.len()));
+    let last = batch.blocks.last().unwrap();
+    for ((seed, row), label) in seeds.iter().zip(&batch.seed_rows).zip(&batch.labels) {
+        assert_eq!(last.dsts()[row.index()], *seed);
+        assert_eq!(*label as u32, seed.0 % N_CLASSES);
+    }
+    let rows: Vec<f32> = batch.blocks[0].srcs().iter().flat_map(|v| [v.0 as f32, -(v.0 as f32)]).collect();
+    assert_eq!((batch.x.clone().into_f32(), batch.x_dim), (rows, 2));
+}
+
+/// All of a batch but its times.
+fn without_times(mut batch: MiniBatch) -> String {
+    batch.times = StageTimes::default();
+    format!("{batch:?}")
+}
+
+#[test]
+fn batches_are_the_same_for_any_number_of_workers() {
+    let config = ItemSamplerConfig { batch_size: 256, seed: 3, ..Default::default() };
+    for pass in [Pass::Train { epoch: 2 }, Pass::Evaluate { split: 0 }] {
+        let mut expected = Vec::new();
+        for workers in [0, 1, 2, 8] {
+            let loader = loader(&nodes(), fanouts(), N_NODES, config, workers);
+            for repetition in 0..2 {
+                let batches: Vec<MiniBatch> = loader.epoch(pass).map(Result::unwrap).collect();
+                batches.iter().for_each(check_batch);
+                let batches: Vec<String> = batches.into_iter().map(without_times).collect();
+                if expected.is_empty() {
+                    expected = batches;
+                    assert_eq!(expected.len(), (N_NODES as usize).div_ceil(256));
+                } else {
+                    assert!(batches == expected, "{workers} workers, repetition {repetition}, {pass:?}");
+                }
+            }
+        }
+    }
+}
+
+/// One pass of every rank, by step and rank.
+fn ranks(batch_size: usize, world_size: usize) -> Vec<Vec<MiniBatch>> {
+    let mut steps: Vec<Vec<MiniBatch>> = Vec::new();
+    for rank in 0..world_size {
+        let shard = Shard { rank, world_size };
+        let config = ItemSamplerConfig { batch_size, shard, ..Default::default() };
+        let loader = loader(&nodes(), fanouts(), N_NODES, config, 2);
+        steps.resize_with(loader.n_steps(), Vec::new);
+        for batch in loader.epoch(Pass::Train { epoch: 0 }) {
+            let batch = batch.unwrap();
+            steps[batch.step].push(batch);
+        }
+    }
+    steps
+}
+
+#[test]
+fn four_ranks_of_1024_seeds_pick_what_one_rank_of_4096_picks() {
+    let (four, one) = (ranks(1024, 4), ranks(4096, 1));
+    assert_eq!((four.len(), one.len()), (2, 2));
+    for (of_four, of_one) in four.iter().zip(&one) {
+        let together: Vec<NodeId> =
+            of_four.iter().flat_map(|batch| batch.seeds.as_nodes()).copied().collect();
+        assert_eq!(together, of_one[0].seeds.as_nodes());
+        for layer in 0..fanouts().len() {
+            let whole = &of_one[0].blocks[layer];
+            let mut dsts: Vec<NodeId> = Vec::new();
+            for batch in of_four {
+                check_same_edges(&batch.blocks[layer], whole);
+                dsts.extend(batch.blocks[layer].dsts());
+            }
+            assert_eq!(sorted(dsts), sorted(whole.dsts().to_vec()), "destinations of layer {layer}");
+        }
+    }
+}
+
+fn sorted(mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+    nodes.sort();
+    nodes.dedup();
+    nodes
+}
+
+#[test]
+fn a_seed_that_stands_twice_is_one_destination_and_two_labels() {
+    let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
+    let items = [9, 4, 9].map(NodeId);
+    let loader = loader(&items, fanouts(), N_NODES, config, 0);
+    let batch = loader.epoch(Pass::Train { epoch: 0 }).next().unwrap().unwrap();
+    check_batch(&batch);
+    assert_eq!(batch.seeds.as_nodes(), items);
+    assert_eq!(batch.blocks.last().map(Block::dsts), Some([9, 4].map(NodeId).as_slice()));
+    assert_eq!(batch.labels, [2, 4, 2]);
+}
+
+#[test]
+fn without_layers_the_rows_are_those_of_the_distinct_seeds() {
+    let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
+    let loader = loader(&[9, 4, 9].map(NodeId), Vec::new(), N_NODES, config, 0);
+    let batch = loader.epoch(Pass::Train { epoch: 0 }).next().unwrap().unwrap();
+    assert_eq!(batch.x.into_f32(), [9.0, -9.0, 4.0, -4.0]);
+    assert_eq!(batch.seed_rows.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 0]);
+}
+
+#[test]
+fn a_rank_without_seeds_in_the_last_step_gets_an_empty_batch() {
+    let shard = Shard { rank: 0, world_size: 2 };
+    let config = ItemSamplerConfig { batch_size: 1, shard, shuffle: false, ..Default::default() };
+    let loader = loader(&nodes()[..3], fanouts(), N_NODES, config, 2);
+    let batches: Vec<MiniBatch> = loader.epoch(Pass::Train { epoch: 0 }).map(Result::unwrap).collect();
+    assert_eq!(batches.iter().map(|batch| batch.seeds.len()).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!((batches[1].x.n_values(), batches[1].blocks.len()), (0, 2));
+    check_batch(&batches[1]);
+}
+
+#[test]
+fn an_unlabelled_seed_is_named_at_its_step() {
+    let config = ItemSamplerConfig { batch_size: 10, shuffle: false, ..Default::default() };
+    let mut batches = loader(&nodes(), fanouts(), 25, config, 2).epoch(Pass::Train { epoch: 0 });
+    assert!(batches.next().unwrap().is_ok() && batches.next().unwrap().is_ok());
+    let error = batches.next().unwrap().unwrap_err();
+    let Error::Fetch { step: 2, source: FetchError::Feature(source) } = &error else { panic!("{error}") };
+    assert!(matches!(source, kiln_feature::Error::Unlabelled { node: NodeId(25) }));
+    assert_eq!(error.to_string(), "the batch of step 2 failed: node 25 has no label");
+    assert!(batches.next().is_none());
+}
+
+#[test]
+fn a_seed_that_is_no_node_is_named_at_its_step() {
+    let config = ItemSamplerConfig { batch_size: 1, shuffle: false, ..Default::default() };
+    let items = [NodeId(1), NodeId(N_NODES)];
+    let mut batches = loader(&items, fanouts(), N_NODES, config, 1).epoch(Pass::Train { epoch: 0 });
+    assert!(batches.next().unwrap().is_ok());
+    let error = batches.next().unwrap().unwrap_err();
+    let Error::Fetch { step: 1, source: FetchError::Sample(source) } = &error else { panic!("{error}") };
+    assert!(matches!(source, kiln_sample::Error::SeedOutOfRange { node: NodeId(N_NODES), .. }));
+}
+
+#[test]
+fn sizes_and_times_travel_with_each_batch() {
+    let loader = loader(&nodes(), fanouts(), N_NODES, ItemSamplerConfig::default(), 2);
+    let mut total = StageTimes::default();
+    for batch in loader.epoch(Pass::Train { epoch: 0 }) {
+        let batch = batch.unwrap();
+        let blocks: usize = batch.blocks.iter().map(Block::n_bytes).sum();
+        let n_seeds = batch.seeds.len();
+        assert_eq!(batch.n_bytes(), blocks + 3 * 4 * n_seeds + 4 * 2 * batch.blocks[0].n_src());
+        assert!(
+            !batch.times.seeds.is_zero() && !batch.times.sample.is_zero() && !batch.times.gather.is_zero()
+        );
+        total += batch.times;
+    }
+    assert!(total.sample > total.seeds);
+}

@@ -1,0 +1,151 @@
+//! The item sampler: order, shards, last steps, keys.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use kiln_graph::NodeId;
+use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Pass, Shard};
+use kiln_sample::{Domain, RngKey};
+use proptest::prelude::*;
+
+const TRAIN: Pass = Pass::Train { epoch: 0 };
+
+fn nodes(n_items: usize) -> Vec<NodeId> {
+    (0..n_items as u32).map(NodeId).collect()
+}
+
+fn sampler(items: Vec<NodeId>, config: ItemSamplerConfig) -> ItemSampler {
+    ItemSampler::new(items, config).unwrap()
+}
+
+/// The order of `n_items` items in a training epoch.
+fn order(n_items: usize, seed: u64, epoch: u64) -> Vec<NodeId> {
+    let config = ItemSamplerConfig { seed, ..Default::default() };
+    sampler(nodes(n_items), config).epoch(Pass::Train { epoch }).items().to_vec()
+}
+
+/// The seeds of every step of one rank.
+fn steps(sampler: &ItemSampler, pass: Pass) -> Vec<Vec<NodeId>> {
+    let order = sampler.epoch(pass);
+    (0..order.n_steps()).map(|step| order.step(step).seeds.as_nodes().to_vec()).collect()
+}
+
+#[test]
+fn a_shuffled_epoch_is_a_permutation_of_its_own() {
+    let one = order(1000, 1, 0);
+    let mut sorted = one.clone();
+    sorted.sort();
+    assert_eq!(sorted, nodes(1000));
+    assert_ne!(one, sorted);
+    assert_ne!(one, order(1000, 1, 1));
+    assert_ne!(one, order(1000, 2, 0));
+    assert_eq!(one, order(1000, 1, 0));
+}
+
+/// Pins the recipe in the documentation of `ItemSampler`: a change breaks every run's reproducibility.
+#[test]
+fn the_order_of_seed_7_epoch_3_is_the_documented_one() {
+    assert_eq!(order(10, 7, 3), [5, 6, 3, 0, 8, 4, 2, 9, 7, 1].map(NodeId));
+}
+
+#[test]
+fn every_position_is_reached_equally_often() {
+    // Item 0 over 5,000 epochs of 5 items: 1,000 times at each place, +- 5 standard deviations of 28.
+    let mut counts = [0_i32; 5];
+    for epoch in 0..5000 {
+        counts[order(5, 0, epoch).iter().position(|node| *node == NodeId(0)).unwrap()] += 1;
+    }
+    assert!(counts.iter().all(|count| (count - 1000).abs() < 142), "{counts:?}");
+}
+
+#[test]
+fn items_keep_their_order_without_shuffle_and_in_evaluation() {
+    let config = ItemSamplerConfig { batch_size: 4, shuffle: false, ..Default::default() };
+    let expected: Vec<Vec<NodeId>> = nodes(10).chunks(4).map(<[NodeId]>::to_vec).collect();
+    assert_eq!(steps(&sampler(nodes(10), config), TRAIN), expected);
+    let shuffled = sampler(nodes(10), ItemSamplerConfig { shuffle: true, ..config });
+    assert_eq!(steps(&shuffled, Pass::Evaluate { split: 1 }), expected);
+    assert_ne!(steps(&shuffled, TRAIN), expected);
+}
+
+#[test]
+fn keys_are_folded_from_seed_pass_and_step() {
+    let config = ItemSamplerConfig { batch_size: 4, seed: 9, ..Default::default() };
+    let items = sampler(nodes(10), config);
+    let train = RngKey::new(9).fold(Domain::Epoch, 5).fold(Domain::Step, 2);
+    assert_eq!(items.epoch(Pass::Train { epoch: 5 }).step(2).key, train);
+    let test = RngKey::new(9).fold(Domain::Evaluation, 1).fold(Domain::Step, 2);
+    assert_eq!(items.epoch(Pass::Evaluate { split: 1 }).step(2).key, test);
+}
+
+#[test]
+fn duplicate_items_are_drawn_as_often_as_they_stand_in_the_list() {
+    let items = [3, 3, 5, 3].map(NodeId).to_vec();
+    let mut drawn = steps(&sampler(items, ItemSamplerConfig { batch_size: 3, ..Default::default() }), TRAIN);
+    assert_eq!(drawn.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
+    let mut all = drawn.drain(..).flatten().collect::<Vec<_>>();
+    all.sort();
+    assert_eq!(all, [3, 3, 3, 5].map(NodeId));
+}
+
+#[test]
+fn no_items_give_no_steps() {
+    for drop_last in [false, true] {
+        let items = sampler(Vec::new(), ItemSamplerConfig { drop_last, ..Default::default() });
+        assert_eq!((items.n_steps(), items.epoch(TRAIN).n_steps()), (0, 0));
+    }
+}
+
+#[test]
+fn a_batch_size_beyond_any_list_takes_all_items() {
+    let shard = Shard { rank: 1, world_size: 2 };
+    let items = sampler(nodes(5), ItemSamplerConfig { batch_size: usize::MAX, shard, ..Default::default() });
+    assert_eq!(items.epoch(TRAIN).step(0).seeds.len(), 3);
+}
+
+#[test]
+fn impossible_settings_are_refused() {
+    let zero = ItemSamplerConfig { batch_size: 0, ..Default::default() };
+    assert!(matches!(ItemSampler::new(nodes(1), zero), Err(Error::ZeroBatchSize)));
+    for (rank, world_size) in [(4, 4), (5, 4), (0, 0)] {
+        let config = ItemSamplerConfig { shard: Shard { rank, world_size }, ..Default::default() };
+        let error = ItemSampler::new(nodes(1), config).unwrap_err();
+        assert!(matches!(error, Error::BadShard { .. }));
+        assert!(error.to_string().starts_with(&format!("rank {rank} of {world_size} ranks")));
+    }
+}
+
+#[test]
+#[should_panic(expected = "step 3 of a pass of 3")]
+fn a_step_after_the_last_panics() {
+    let config = ItemSamplerConfig { batch_size: 4, ..Default::default() };
+    sampler(nodes(10), config).epoch(TRAIN).step(3);
+}
+
+proptest! {
+    /// Ranks side by side, in rank order, are one rank with a batch as large as all of theirs.
+    #[test]
+    fn ranks_together_see_what_one_rank_sees(
+        n_items in 0_usize..300,
+        batch_size in 1_usize..20,
+        world_size in 1_usize..7,
+        drop_last: bool,
+        seed: u64,
+    ) {
+        let config = ItemSamplerConfig { batch_size, drop_last, seed, ..Default::default() };
+        let alone = ItemSamplerConfig { batch_size: batch_size * world_size, ..config };
+        let alone = sampler(nodes(n_items), alone);
+        let mut together = vec![Vec::new(); alone.n_steps()];
+        for rank in 0..world_size {
+            let of_rank = sampler(nodes(n_items), ItemSamplerConfig { shard: Shard { rank, world_size }, ..config });
+            prop_assert_eq!(of_rank.n_steps(), alone.n_steps());
+            for (step, seeds) in steps(&of_rank, TRAIN).into_iter().enumerate() {
+                prop_assert!(seeds.len() <= batch_size);
+                prop_assert_eq!(of_rank.epoch(TRAIN).step(step).key, alone.epoch(TRAIN).step(step).key);
+                together[step].extend(seeds);
+            }
+        }
+        prop_assert_eq!(&together, &steps(&alone, TRAIN));
+        let n_drawn: usize = together.iter().map(Vec::len).sum();
+        let per_step = batch_size * world_size;
+        prop_assert_eq!(n_drawn, if drop_last { n_items / per_step * per_step } else { n_items });
+    }
+}

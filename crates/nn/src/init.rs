@@ -1,0 +1,36 @@
+//! Initial weights, drawn on the host so that they are the same on every device.
+
+use burn::module::Param;
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_sample::{Domain, RngKey};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// The gain of a ReLU (He, Zhang, Ren, Sun 2015, section 2.2).
+const RELU_GAIN: f64 = std::f64::consts::SQRT_2;
+
+/// A matrix `[d_in, d_out]`, uniform in `[-a, a)` with `a = gain * sqrt(6 / (d_in + d_out))` (Glorot and
+/// Bengio 2010, equation 16) and the gain of a ReLU, which is what DGL's `SAGEConv` starts from.
+///
+/// Row by row, each number takes the upper 24 bits of one output of xoshiro256++ seeded (through
+/// SplitMix64) with `key.fold(Domain::Host, parameter)`.
+pub(crate) fn xavier_uniform(
+    key: RngKey,
+    parameter: u64,
+    [d_in, d_out]: [usize; 2],
+    device: &Device,
+) -> Param<Tensor<2>> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(key.fold(Domain::Host, parameter).to_u64());
+    let bound = (RELU_GAIN * (6.0 / (d_in + d_out) as f64).sqrt()) as f32;
+    let draw = |_| {
+        let unit = (rng.next_u64() >> 40) as f32 * (1.0 / 16_777_216.0);
+        (2.0 * unit - 1.0) * bound
+    };
+    let values: Vec<f32> = (0..d_in * d_out).map(draw).collect();
+    Param::from_tensor(Tensor::from_data(TensorData::new(values, [d_in, d_out]), device))
+}
+
+/// A vector of zeros.
+pub(crate) fn zeros(width: usize, device: &Device) -> Param<Tensor<1>> {
+    Param::from_tensor(Tensor::zeros([width], device))
+}

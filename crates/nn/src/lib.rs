@@ -1,0 +1,29 @@
+//! Layers and models over blocks.
+//!
+//! A layer sees one block and its input, nothing else: no graph, no sampler, no other layer. Randomness
+//! comes from the [`RngKey`](kiln_sample::RngKey)s that callers pass.
+//!
+//! ```
+//! use burn::tensor::Device;
+//! use kiln_nn::{Aggregate, BlockModel, SageConfig};
+//! use kiln_sample::RngKey;
+//! let config =
+//!     SageConfig { d_in: 100, hidden: 256, n_classes: 47, n_layers: 3, aggregate: Aggregate::Mean, dropout: 0.5 };
+//! let model = config.init(RngKey::new(0), &Device::flex())?;
+//! assert_eq!(model.n_layers(), 3);
+//! # Ok::<(), kiln_nn::Error>(())
+//! ```
+
+mod error;
+mod init;
+mod model;
+mod sage;
+mod sage_conv;
+
+pub use error::Error;
+pub use model::{BlockModel, Ctx, Mode};
+pub use sage::{Sage, SageConfig};
+pub use sage_conv::{Aggregate, SageConv, SageConvConfig};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;

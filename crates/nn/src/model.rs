@@ -1,0 +1,54 @@
+use burn::module::Module;
+use burn::tensor::Tensor;
+use kiln_kernels::DeviceBlock;
+use kiln_sample::RngKey;
+
+/// Whether a model runs to learn or to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Training: dropout is on.
+    Train,
+    /// Prediction: nothing is random.
+    Eval,
+}
+
+/// What a forward pass needs to know besides its input.
+#[derive(Debug, Clone, Copy)]
+pub struct Ctx {
+    /// The key of the step, the same on all ranks; dropout masks are made from it.
+    pub key: RngKey,
+    /// Whether the pass is for training.
+    pub mode: Mode,
+}
+
+/// A model that consumes one block a layer.
+///
+/// Each layer can be called alone on any block, which is all that layer-by-layer evaluation over a whole
+/// graph needs: run layer 0 for all nodes in blocks, keep the rows, then layer 1.
+pub trait BlockModel: Module {
+    /// Number of layers, and of blocks that [`BlockModel::forward`] takes.
+    fn n_layers(&self) -> usize;
+
+    /// Runs layer `i`, with what follows it before the next (activation, dropout).
+    ///
+    /// # Shapes
+    /// `x` is `[n_src, d_i]`, the result `[n_dst, d_{i+1}]`.
+    ///
+    /// # Panics
+    /// When `i` is not below [`BlockModel::n_layers`], or `x` does not fit the block or the layer.
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2>;
+
+    /// Runs all layers, each on the block of its own: `blocks[0]` belongs to the input layer.
+    ///
+    /// # Shapes
+    /// `x` is `[n_src of blocks[0], d_0]`, the result `[n_dst of the last block, d_n]`.
+    ///
+    /// # Panics
+    /// When the number of blocks is not [`BlockModel::n_layers`], or as [`BlockModel::layer`] does.
+    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+        let n_layers = self.n_layers();
+        assert_eq!(blocks.len(), n_layers, "{} blocks for a model of {n_layers} layers", blocks.len());
+        let layers = blocks.iter().enumerate();
+        layers.fold(x, |x, (i, block)| self.layer(i, block, x, ctx))
+    }
+}

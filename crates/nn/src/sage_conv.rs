@@ -1,0 +1,115 @@
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::{DeviceBlock, ops};
+use kiln_sample::RngKey;
+
+use crate::Result;
+use crate::error::at_least_one;
+use crate::init::{xavier_uniform, zeros};
+
+/// How a node's neighbours become one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aggregate {
+    /// The mean; DGL's and PyG's `"mean"`.
+    Mean,
+    /// The largest value of each column: PyG's `"max"`. DGL's `"pool"` runs a dense layer first, this
+    /// does not.
+    Max,
+    /// The sum; PyG's `"sum"`.
+    Sum,
+}
+
+/// A GraphSAGE layer's widths and aggregate.
+#[derive(Debug, Clone)]
+pub struct SageConvConfig {
+    /// Width of the input rows.
+    pub d_in: usize,
+    /// Width of the output rows.
+    pub d_out: usize,
+    /// How neighbours are put together.
+    pub aggregate: Aggregate,
+}
+
+impl SageConvConfig {
+    /// A layer with initial weights from the key: Xavier uniform with the gain of a ReLU as in DGL's
+    /// `SAGEConv`, and no bias. (PyG's starts from the smaller uniform `1 / sqrt(d_in)`.)
+    ///
+    /// # Errors
+    /// When a width is 0.
+    pub fn init(&self, key: RngKey, device: &Device) -> Result<SageConv> {
+        let &Self { d_in, d_out, aggregate } = self;
+        at_least_one("d_in", d_in)?;
+        at_least_one("d_out", d_out)?;
+        Ok(SageConv {
+            weight_self: xavier_uniform(key, 0, [d_in, d_out], device),
+            weight_neigh: xavier_uniform(key, 1, [d_in, d_out], device),
+            bias: zeros(d_out, device),
+            aggregate,
+        })
+    }
+}
+
+/// A GraphSAGE layer: `h_v = x_v W_self + aggregate({x_u : u -> v}) W_neigh + b`.
+///
+/// This is lines 4 and 5 of algorithm 1 of Hamilton, Ying and Leskovec 2017 before the nonlinearity, the
+/// product with the concatenation being written as two products. Like DGL's and PyG's it leaves out the
+/// paper's normalisation of rows (line 7). DGL's and ours have one bias; PyG keeps it with the
+/// neighbours' weights, which is the same function.
+#[derive(Module, Debug)]
+pub struct SageConv {
+    /// What a node's own row is multiplied by, `[d_in, d_out]`.
+    pub weight_self: Param<Tensor<2>>,
+    /// What the aggregate of its neighbours is multiplied by, `[d_in, d_out]`.
+    pub weight_neigh: Param<Tensor<2>>,
+    /// What is added, `[d_out]`.
+    pub bias: Param<Tensor<1>>,
+    #[module(skip)]
+    aggregate: Aggregate,
+}
+
+impl SageConv {
+    /// Runs the layer.
+    ///
+    /// A mean or sum commutes with the product, so the neighbours' rows are projected first where that is
+    /// cheaper; the two orders differ by rounding. A block always takes the same one.
+    ///
+    /// # Shapes
+    /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
+    ///
+    /// # Panics
+    /// When `x` has other dimensions.
+    pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+        let own = ops::dst_rows(block, x.clone()).matmul(self.weight_self.val());
+        let neighbors = if self.projects_first(block) {
+            self.gather(block, x.matmul(self.weight_neigh.val()))
+        } else {
+            self.gather(block, x).matmul(self.weight_neigh.val())
+        };
+        own + neighbors + self.bias.val().unsqueeze()
+    }
+
+    fn gather(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+        match self.aggregate {
+            Aggregate::Mean => ops::neighbor_mean(block, x),
+            Aggregate::Max => ops::neighbor_max(block, x),
+            Aggregate::Sum => ops::neighbor_sum(block, x),
+        }
+    }
+
+    /// Whether the rows get narrow enough by the product to pay for multiplying all sources' rows instead
+    /// of the destinations'. (DGL goes by the widths alone, which in a sampled block, with many sources a
+    /// destination, often costs more than it saves.)
+    fn projects_first(&self, block: &DeviceBlock) -> bool {
+        let [d_in, d_out] = self.weight_neigh.dims();
+        if self.aggregate == Aggregate::Max || d_in <= d_out {
+            return false;
+        }
+        let more_products = (block.n_src() - block.n_dst()) as f64 * (d_in * d_out) as f64;
+        let fewer_gathered = block.n_edges() as f64 * (d_in - d_out) as f64;
+        more_products < PRODUCTS_PER_GATHERED * fewer_gathered
+    }
+}
+
+/// Multiplications in a matrix product that take the time of gathering one value: at 100 GFLOP/s and
+/// 10 GB/s on one core, 0.4 ns against 0.02 ns.
+const PRODUCTS_PER_GATHERED: f64 = 20.0;

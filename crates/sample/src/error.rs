@@ -1,0 +1,73 @@
+use kiln_graph::NodeId;
+
+/// What can go wrong while sampling.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A seed, or a destination given to a sampler, is not a node of the graph.
+    #[error("seed {} at position {position} is not a node: the graph has {n_nodes} nodes (ids 0 to n_nodes - 1)", node.0)]
+    SeedOutOfRange {
+        /// The id that is too large.
+        node: NodeId,
+        /// Its position in the list given.
+        position: usize,
+        /// How many nodes there are.
+        n_nodes: usize,
+    },
+    /// The graph holds an edge from a node that it does not have: its file is damaged.
+    #[error("edge {edge} comes from node {}, but the graph has {n_nodes} nodes: the graph is damaged, make it again", node.0)]
+    NeighborOutOfRange {
+        /// The id that is too large.
+        node: NodeId,
+        /// The edge's position in the graph's `indices`.
+        edge: u64,
+        /// How many nodes there are.
+        n_nodes: usize,
+    },
+    /// The graph's `indptr` is damaged at this node.
+    #[error("the edges of node {} would be {start} to {end} of {n_edges}: the graph is damaged, make it again", node.0)]
+    BadEdgeRange {
+        /// The destination.
+        node: NodeId,
+        /// Where its edges would start.
+        start: u64,
+        /// Where they would end.
+        end: u64,
+        /// How many edges the graph has.
+        n_edges: u64,
+    },
+    /// A layer has more edges than 32 bits count.
+    #[error(
+        "layer {layer} has {n_edges} or more edges, at most {} fit a block: use smaller batches or fanouts",
+        u32::MAX
+    )]
+    BlockTooLarge {
+        /// The layer.
+        layer: usize,
+        /// Edges picked when the count passed the limit.
+        n_edges: u64,
+    },
+    /// A user's rule picked a neighbour that the destination does not have.
+    #[error("the rule picked neighbour {pick} of node {}, which has {degree}", dst.0)]
+    PickOutOfRange {
+        /// The destination.
+        dst: NodeId,
+        /// The position picked.
+        pick: u32,
+        /// How many neighbours there are.
+        degree: usize,
+    },
+    /// A destination has more edges than a position counts.
+    #[error("node {} has {degree} edges, at most {} can be sampled from", dst.0, u32::MAX)]
+    DegreeTooLarge {
+        /// The destination.
+        dst: NodeId,
+        /// Its edges.
+        degree: u64,
+    },
+    /// Weights were asked for, but the graph has none.
+    #[error(
+        "the sampler was asked for edge weights, but the graph has none: give them to CscBuilder::weights"
+    )]
+    NoWeights,
+}

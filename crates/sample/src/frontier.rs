@@ -1,0 +1,74 @@
+use kiln_graph::{EdgeId, NodeId};
+
+use crate::{Result, RngKey, Scratch};
+
+/// One layer of one batch: what a draw may depend on besides the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// The layer whose block is sampled; 0 is the input layer, sampled last.
+    pub layer: usize,
+    /// The step's key with the layer folded in.
+    pub key: RngKey,
+}
+
+/// The edges picked in one hop, in global ids: for each destination, in the order given, its picked
+/// edges in ascending edge order.
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `indptr` | `u32` | `n_dst + 1` | destination |
+/// | `srcs` | [`NodeId`] | `n_edges` | position of the edge in the frontier; its source |
+/// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge |
+/// | `weights` | `f32` | `n_edges` | the same; `None` when weights were not asked for |
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frontier {
+    /// Where each destination's edges start.
+    pub indptr: Vec<u32>,
+    /// Each edge's source.
+    pub srcs: Vec<NodeId>,
+    /// Each edge's id in the graph.
+    pub edge_ids: Vec<EdgeId>,
+    /// Each edge's weight, where asked for.
+    pub weights: Option<Vec<f32>>,
+}
+
+impl Default for Frontier {
+    fn default() -> Self {
+        Self { indptr: vec![0], srcs: Vec::new(), edge_ids: Vec::new(), weights: None }
+    }
+}
+
+impl Frontier {
+    /// Number of destinations.
+    pub fn n_dst(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Number of edges.
+    pub fn n_edges(&self) -> usize {
+        self.srcs.len()
+    }
+}
+
+/// Picks the edges of one hop. A sampler holds its graph, so this trait does not name one; the hops are
+/// joined to blocks by [`BlockSampler`](crate::BlockSampler), which every `FrontierSampler` is.
+pub trait FrontierSampler: Send + Sync {
+    /// Number of layers, one hop each.
+    fn n_layers(&self) -> usize;
+
+    /// Number of nodes of the graph; ids are below it.
+    fn n_nodes(&self) -> usize;
+
+    /// Fills `out` with the edges picked for `dsts`, which are distinct. What `out` held before is
+    /// overwritten; its memory is used again.
+    ///
+    /// # Errors
+    /// A destination that the graph does not have, a damaged graph, or more edges than a block holds.
+    fn sample_frontier(
+        &self,
+        hop: Hop,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()>;
+}

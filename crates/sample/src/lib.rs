@@ -1,0 +1,42 @@
+//! Neighbour sampling: which edges carry messages, for which destinations, in each layer.
+//!
+//! Samplers are pure: the same key and seeds give the same blocks on any thread, rank or device. This
+//! crate has no thread pool, no clock and no I/O, and never sees a feature.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use kiln_graph::{CscBuilder, NodeId};
+//! use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+//!
+//! let graph = Arc::new(CscBuilder::new(4).build(&[0, 1, 2, 3], &[1, 2, 3, 0])?);
+//! let sampler = NeighborSampler::new(graph, [Fanout::UpTo(10), Fanout::All]);
+//! let seeds = Seeds::nodes(vec![NodeId(2)]);
+//! let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?;
+//! assert_eq!(sampled.blocks[0].srcs(), [NodeId(2), NodeId(1), NodeId(0)]);
+//! assert_eq!(sampled.blocks[1].dsts(), [NodeId(2)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod error;
+mod frontier;
+mod neighbor;
+mod rng;
+mod rule;
+mod seeds;
+
+pub use block::{BlockSampler, Sampled, Scratch, to_block};
+pub use error::Error;
+pub use frontier::{Frontier, FrontierSampler, Hop};
+pub use neighbor::{Fanout, FullNeighbors, NeighborSampler};
+pub use rng::{Domain, Draws, NodeKey, ROUNDS, RngKey};
+pub use rule::{Neighbors, PickRule, Picks, Uniform, UniformWithReplacement};
+pub use seeds::Seeds;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The snippets of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadMe;

@@ -1,0 +1,220 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use kiln_graph::{Csc, EdgeId, NodeId};
+
+use crate::{
+    Error, Frontier, FrontierSampler, Hop, Neighbors, PickRule, Result, Scratch, Uniform,
+    UniformWithReplacement,
+};
+
+/// How many in-neighbours to pick for each destination of one layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fanout {
+    /// All of them.
+    All,
+    /// At most this many.
+    UpTo(u32),
+}
+
+/// Picks in-neighbours by a rule, uniformly and without replacement unless told otherwise.
+///
+/// `fanouts[i]` belongs to layer `i`, input layer first, which is DGL's order: the last number is the
+/// hop next to the seeds.
+#[derive(Debug, Clone)]
+pub struct NeighborSampler<R = Uniform> {
+    graph: Arc<Csc>,
+    fanouts: Vec<Fanout>,
+    rule: R,
+    wants_weights: bool,
+}
+
+impl NeighborSampler {
+    /// A sampler without replacement: a destination with no more neighbours than its fanout gets all.
+    pub fn new(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>) -> Self {
+        Self::with_rule(graph, fanouts, Uniform)
+    }
+}
+
+impl NeighborSampler<UniformWithReplacement> {
+    /// A sampler with replacement: each destination that has a neighbour gets exactly its fanout.
+    pub fn with_replacement(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>) -> Self {
+        Self::with_rule(graph, fanouts, UniformWithReplacement)
+    }
+}
+
+impl<R: PickRule> NeighborSampler<R> {
+    /// A sampler by the user's own rule.
+    pub fn with_rule(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>, rule: R) -> Self {
+        Self { graph, fanouts: fanouts.into(), rule, wants_weights: false }
+    }
+
+    /// The same sampler, whose blocks carry the graph's edge weights.
+    ///
+    /// # Errors
+    /// [`Error::NoWeights`] when the graph has none.
+    pub fn carry_weights(self) -> Result<Self> {
+        if self.graph.weights().is_none() {
+            return Err(Error::NoWeights);
+        }
+        Ok(Self { wants_weights: true, ..self })
+    }
+}
+
+impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
+    fn n_layers(&self) -> usize {
+        self.fanouts.len()
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.graph.n_nodes()
+    }
+
+    fn sample_frontier(
+        &self,
+        hop: Hop,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let fanout = self.fanouts[hop.layer];
+        let mut writer = FrontierWriter::new(&self.graph, hop.layer, self.wants_weights, out);
+        for (position, &dst) in dsts.iter().enumerate() {
+            let edges = in_edges(&self.graph, dst, position)?;
+            match fanout {
+                Fanout::All => writer.push_all(edges),
+                Fanout::UpTo(0) => {}
+                Fanout::UpTo(_) if edges.is_empty() => {}
+                Fanout::UpTo(fanout) => {
+                    let neighbors = neighbors(&self.graph, dst, edges);
+                    let picks = &mut scratch.picks;
+                    picks.clear();
+                    self.rule.pick(neighbors, hop.key.node(dst), fanout, picks);
+                    picks.sort();
+                    writer.push_picks(neighbors, picks.positions())?;
+                }
+            }
+            writer.end_destination()?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes every in-neighbour: blocks without sampling noise, for exact evaluation on small graphs.
+#[derive(Debug, Clone)]
+pub struct FullNeighbors {
+    graph: Arc<Csc>,
+    n_layers: usize,
+}
+
+impl FullNeighbors {
+    /// A sampler of `n_layers` whole hops.
+    pub fn new(graph: Arc<Csc>, n_layers: usize) -> Self {
+        Self { graph, n_layers }
+    }
+}
+
+impl FrontierSampler for FullNeighbors {
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.graph.n_nodes()
+    }
+
+    fn sample_frontier(
+        &self,
+        hop: Hop,
+        dsts: &[NodeId],
+        _scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let mut writer = FrontierWriter::new(&self.graph, hop.layer, false, out);
+        for (position, &dst) in dsts.iter().enumerate() {
+            writer.push_all(in_edges(&self.graph, dst, position)?);
+            writer.end_destination()?;
+        }
+        Ok(())
+    }
+}
+
+/// The positions of the edges into `dst`, checked: the graph may be a mapped file that nobody has read.
+#[inline]
+fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
+    let indptr = graph.indptr();
+    if dst.index() >= graph.n_nodes() {
+        return Err(Error::SeedOutOfRange { node: dst, position, n_nodes: graph.n_nodes() });
+    }
+    let (start, end) = (indptr[dst.index()], indptr[dst.index() + 1]);
+    if start > end || end > graph.n_edges() {
+        return Err(Error::BadEdgeRange { node: dst, start, end, n_edges: graph.n_edges() });
+    }
+    if end - start > u64::from(u32::MAX) {
+        return Err(Error::DegreeTooLarge { dst, degree: end - start });
+    }
+    Ok(start as usize..end as usize)
+}
+
+#[inline]
+fn neighbors(graph: &Csc, dst: NodeId, edges: Range<usize>) -> Neighbors<'_> {
+    Neighbors {
+        dst,
+        ids: &graph.indices()[edges.clone()],
+        first_edge: EdgeId(edges.start as u64),
+        weights: graph.weights().map(|weights| &weights[edges.clone()]),
+        edge_types: graph.edge_types().map(|types| &types[edges]),
+    }
+}
+
+/// Fills a frontier destination by destination.
+struct FrontierWriter<'a> {
+    graph: &'a Csc,
+    layer: usize,
+    out: &'a mut Frontier,
+}
+
+impl<'a> FrontierWriter<'a> {
+    fn new(graph: &'a Csc, layer: usize, wants_weights: bool, out: &'a mut Frontier) -> Self {
+        out.indptr.clear();
+        out.indptr.push(0);
+        out.srcs.clear();
+        out.edge_ids.clear();
+        out.weights = wants_weights.then(|| {
+            let mut weights = out.weights.take().unwrap_or_default();
+            weights.clear();
+            weights
+        });
+        Self { graph, layer, out }
+    }
+
+    fn push_all(&mut self, edges: Range<usize>) {
+        self.out.srcs.extend_from_slice(&self.graph.indices()[edges.clone()]);
+        if let (Some(out), Some(weights)) = (&mut self.out.weights, self.graph.weights()) {
+            out.extend_from_slice(&weights[edges.clone()]);
+        }
+        self.out.edge_ids.extend(edges.map(|edge| EdgeId(edge as u64)));
+    }
+
+    /// Appends the picks, which ascend: the last one is the largest.
+    #[inline]
+    fn push_picks(&mut self, neighbors: Neighbors<'_>, picks: &[u32]) -> Result<()> {
+        if let Some(&pick) = picks.last().filter(|&&pick| pick as usize >= neighbors.degree()) {
+            return Err(Error::PickOutOfRange { dst: neighbors.dst, pick, degree: neighbors.degree() });
+        }
+        self.out.srcs.extend(picks.iter().map(|&pick| neighbors.ids[pick as usize]));
+        self.out.edge_ids.extend(picks.iter().map(|&pick| neighbors.edge_id(pick as usize)));
+        if let (Some(out), Some(weights)) = (&mut self.out.weights, neighbors.weights) {
+            out.extend(picks.iter().map(|&pick| weights[pick as usize]));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn end_destination(&mut self) -> Result<()> {
+        let n_edges = self.out.srcs.len() as u64;
+        let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer: self.layer, n_edges })?;
+        self.out.indptr.push(end);
+        Ok(())
+    }
+}

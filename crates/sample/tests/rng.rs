@@ -1,0 +1,54 @@
+//! The test vectors of `docs/rng.md`, which were computed by another program.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use kiln_graph::{CscBuilder, NodeId};
+use kiln_sample::{
+    BlockSampler, Domain, Fanout, NeighborSampler, PickRule, RngKey, Scratch, Seeds, Uniform,
+    UniformWithReplacement,
+};
+
+/// Seed 0x0123456789abcdef, epoch 2, step 3.
+fn step_key() -> RngKey {
+    RngKey::new(0x0123_4567_89ab_cdef).fold(Domain::Epoch, 2).fold(Domain::Step, 3)
+}
+
+#[test]
+fn keys_fold_as_documented() {
+    let epoch = RngKey::new(0x0123_4567_89ab_cdef).fold(Domain::Epoch, 2);
+    assert_eq!(epoch.words(), [0xcefb_20d1, 0xe58c_551a]);
+    assert_eq!(step_key().words(), [0x6765_f960, 0x57ca_27b1]);
+    assert_eq!(step_key().fold(Domain::Layer, 1).words(), [0xb64d_505a, 0x97e9_ce97]);
+    assert_eq!(step_key().fold(Domain::Layer, 1).to_u64(), 0x97e9_ce97_b64d_505a);
+}
+
+#[test]
+fn draws_are_as_documented() {
+    let mut draws = step_key().fold(Domain::Layer, 1).node(NodeId(42)).draws();
+    let first: Vec<u32> = (0..6).map(|_| draws.next_u32()).collect();
+    assert_eq!(first, [0x48d5_ef6f, 0x06af_d582, 0xa751_dec1, 0xeda9_d3bc, 0x7944_d54f, 0x73ab_a9f0]);
+    let unit = step_key().fold(Domain::Layer, 1).node(NodeId(42)).draws().unit_f32();
+    assert_eq!(unit, 0x0048_d5ef as f32 / 16_777_216.0);
+    let dropout = step_key().fold(Domain::Dropout, 1);
+    assert_eq!(dropout.draw4(0, 42, 1), [0x9dc6_093b, 0xf17d_4885, 0x9ce3_c07e, 0x392a_65f8]);
+}
+
+/// The picks of node 42 at layer 1, for a given number of neighbours.
+fn picks(rule: impl PickRule, degree: u32, fanout: u32) -> Vec<u64> {
+    let srcs: Vec<u32> = (0..degree).map(|node| node % 43).collect();
+    let graph = Arc::new(CscBuilder::new(43).build(&srcs, &vec![42; degree as usize]).unwrap());
+    let sampler = NeighborSampler::with_rule(graph, [Fanout::All, Fanout::UpTo(fanout)], rule);
+    let seeds = Seeds::nodes(vec![NodeId(42)]);
+    let sampled = sampler.sample_blocks(&seeds, step_key(), &mut Scratch::default()).unwrap();
+    sampled.blocks[1].edge_ids().iter().map(|edge| edge.0).collect()
+}
+
+#[test]
+fn picks_are_as_documented() {
+    assert_eq!(picks(Uniform, 100, 10), [2, 25, 28, 40, 43, 45, 60, 65, 79, 87]);
+    assert_eq!(picks(Uniform, 12, 10), [0, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(picks(UniformWithReplacement, 100, 5), [2, 28, 47, 65, 92]);
+}

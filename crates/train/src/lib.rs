@@ -1,0 +1,40 @@
+//! The training loop: a [`Trainer`] takes batches from a loader, a [`Task`] says what the loss of a
+//! batch is, and a [`RunFolder`] keeps what came of it.
+//!
+//! This crate knows no dataset and no graph format. Every duration that it reports is measured here or
+//! travelled with the batch.
+//!
+//! ```
+//! use kiln_train::Counts;
+//! // Metrics are counts, so that sums over batches and over ranks are exact.
+//! let counts = Counts { loss_sum: 3.0, weight: 4.0, hits: 3, total: 4 };
+//! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
+//! ```
+
+mod counts;
+mod curves;
+mod error;
+mod memory;
+mod node;
+mod optimizer;
+mod report;
+mod run;
+mod sync;
+mod task;
+mod trainer;
+mod weights;
+
+pub use counts::Counts;
+pub use error::Error;
+pub use memory::{MemoryUse, PeakMemory};
+pub use node::{NodeClassification, NodeInput, Prediction};
+pub use optimizer::{Optimizer, OptimizerConfig};
+pub use report::{EpochReport, StepReport, Timings};
+pub use run::{Best, RunFolder, Summary};
+pub use sync::{BucketSync, GradientSync, SingleRank};
+pub use task::{DeviceBatch, Forward, Task};
+pub use trainer::Trainer;
+pub use weights::{load_weights, weights_to_bytes};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,52 @@
+use burn::optim::{AdamConfig, AdamWConfig, ModuleOptimizer, decay::WeightDecayConfig};
+
+use crate::{Error, Result};
+
+/// Which update rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Optimizer {
+    /// Adam (Kingma and Ba 2015); weight decay is added to the gradient, as in PyTorch's `Adam`.
+    Adam,
+    /// AdamW (Loshchilov and Hutter 2019); weight decay is applied to the weights.
+    AdamW,
+}
+
+/// An update rule with its numbers; betas are 0.9 and 0.999 and epsilon is 1e-8, PyTorch's defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OptimizerConfig {
+    /// Which update rule.
+    pub kind: Optimizer,
+    /// Step size.
+    pub learning_rate: f64,
+    /// Weight decay; 0 for none.
+    pub weight_decay: f64,
+}
+
+impl OptimizerConfig {
+    const EPSILON: f32 = 1e-8;
+
+    /// Checks the numbers and makes Burn's optimizer.
+    ///
+    /// # Errors
+    /// [`Error::BadSetting`] for a learning rate that is not positive or a weight decay that is negative,
+    /// or either not finite.
+    pub fn init(&self) -> Result<ModuleOptimizer> {
+        let bad = |what, expected, got| Err(Error::BadSetting { what, expected, got });
+        if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
+            return bad("the learning rate", "a positive number", self.learning_rate);
+        }
+        if !(self.weight_decay.is_finite() && self.weight_decay >= 0.0) {
+            return bad("the weight decay", "zero or a positive number", self.weight_decay);
+        }
+        let decay = self.weight_decay as f32;
+        Ok(match self.kind {
+            Optimizer::Adam => {
+                let decay = (decay > 0.0).then(|| WeightDecayConfig::new(decay));
+                AdamConfig::new().with_epsilon(Self::EPSILON).with_weight_decay(decay).init()
+            }
+            Optimizer::AdamW => {
+                AdamWConfig::new().with_epsilon(Self::EPSILON).with_weight_decay(decay).init()
+            }
+        })
+    }
+}

@@ -1,0 +1,86 @@
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use kiln_loader::StageTimes;
+use serde::Serialize;
+
+use crate::{Counts, MemoryUse};
+
+/// Where the time of a step or of an epoch went. The first three stages ran in the loader's workers,
+/// beside the others; `wait` is what of them was not hidden.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timings {
+    /// Picking seeds, sampling and gathering, summed over the workers.
+    pub loader: StageTimes,
+    /// Waiting for the loader.
+    pub wait: Duration,
+    /// Copying the batch to the device.
+    pub upload: Duration,
+    /// The model and the loss.
+    pub forward: Duration,
+    /// Gradients.
+    pub backward: Duration,
+    /// Averaging gradients over the ranks.
+    pub sync: Duration,
+    /// The optimizer's step.
+    pub update: Duration,
+}
+
+impl AddAssign for Timings {
+    fn add_assign(&mut self, other: Self) {
+        self.loader += other.loader;
+        self.wait += other.wait;
+        self.upload += other.upload;
+        self.forward += other.forward;
+        self.backward += other.backward;
+        self.sync += other.sync;
+        self.update += other.update;
+    }
+}
+
+impl Timings {
+    /// The stages by name, in seconds, in the order in which a batch passes them.
+    pub fn seconds(&self) -> [(&'static str, f64); 9] {
+        [
+            ("seeds", self.loader.seeds.as_secs_f64()),
+            ("sample", self.loader.sample.as_secs_f64()),
+            ("gather", self.loader.gather.as_secs_f64()),
+            ("wait", self.wait.as_secs_f64()),
+            ("upload", self.upload.as_secs_f64()),
+            ("forward", self.forward.as_secs_f64()),
+            ("backward", self.backward.as_secs_f64()),
+            ("sync", self.sync.as_secs_f64()),
+            ("update", self.update.as_secs_f64()),
+        ]
+    }
+}
+
+impl Serialize for Timings {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.seconds())
+    }
+}
+
+/// One step of training.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepReport {
+    /// The step within the epoch.
+    pub step: usize,
+    /// This rank's counts, under the parameters before the update.
+    pub counts: Counts,
+}
+
+/// One epoch of training.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EpochReport {
+    /// Number of steps.
+    pub n_steps: usize,
+    /// This rank's counts, each step's under its own parameters.
+    pub counts: Counts,
+    /// Where the time went.
+    pub timings: Timings,
+    /// Time from the first batch asked for to the last update.
+    pub wall: Duration,
+    /// The most memory seen in the epoch.
+    pub peak_memory: MemoryUse,
+}

@@ -1,0 +1,29 @@
+use burn::module::Module;
+use burn::store::{ModuleSnapshot, SafetensorsStore};
+
+use crate::{Error, Result};
+
+/// A model's parameters as the bytes of a safetensors file, the same bytes for the same parameters:
+/// tensors in the order of their names, and no metadata but the format's.
+///
+/// # Errors
+/// [`Error::Weights`] with what the store said.
+pub fn weights_to_bytes<M: Module>(model: &M) -> Result<Vec<u8>> {
+    // One entry only: the file lists metadata in the order of a hash table.
+    let mut store = SafetensorsStore::from_bytes(None).clear_metadata().metadata("format", "pt");
+    model.save_into(&mut store).map_err(|error| Error::Weights { reason: error.to_string() })?;
+    store.get_bytes().map_err(|error| Error::Weights { reason: error.to_string() })
+}
+
+/// Puts the parameters of a safetensors file's bytes into the model.
+///
+/// # Errors
+/// [`Error::Weights`] when a parameter is missing, is one too many, or has another shape.
+pub fn load_weights<M: Module>(model: &mut M, bytes: Vec<u8>) -> Result<()> {
+    let mut store = SafetensorsStore::from_bytes(Some(bytes));
+    let loaded = model.load_from(&mut store).map_err(|error| Error::Weights { reason: error.to_string() })?;
+    if !loaded.unused.is_empty() {
+        return Err(Error::Weights { reason: format!("the model has no {}", loaded.unused.join(", ")) });
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The run folder: what it writes, and that it overwrites nothing.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use kiln_graph::NodeId;
+use kiln_train::{
+    Counts, EpochReport, Error, MemoryUse, Prediction, RunFolder, Summary, Timings, load_weights,
+    weights_to_bytes,
+};
+use sha2::{Digest, Sha256};
+
+#[derive(Module, Debug)]
+struct Line {
+    slope: Param<Tensor<1>>,
+    shift: Param<Tensor<1>>,
+}
+
+#[derive(Module, Debug)]
+struct Longer {
+    slope: Param<Tensor<1>>,
+    shift: Param<Tensor<1>>,
+    bend: Param<Tensor<1>>,
+}
+
+fn param<const N: usize>(values: [f32; N]) -> Param<Tensor<1>> {
+    Param::from_tensor(Tensor::from_floats(values, &Device::flex()))
+}
+
+fn line(slope: f32) -> Line {
+    Line { slope: param([slope, 1.0]), shift: param([0.5]) }
+}
+
+fn slope(model: &Line) -> f32 {
+    kiln_kernels::read_f32(model.slope.val())[0]
+}
+
+fn counts(hits: u64) -> Counts {
+    Counts { loss_sum: 5.0, weight: 10.0, hits, total: 10 }
+}
+
+fn report() -> EpochReport {
+    EpochReport {
+        n_steps: 3,
+        counts: counts(4),
+        timings: Timings::default(),
+        wall: Duration::from_secs(2),
+        peak_memory: MemoryUse { anon_bytes: 1 << 20, mapped_bytes: 1 << 21 },
+    }
+}
+
+#[test]
+fn the_best_epoch_is_kept_and_the_first_of_those_that_tie() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = RunFolder::create(folder.path().join("run")).unwrap();
+    assert!(matches!(run.best(), Err(Error::NoEpoch)));
+    for (epoch, hits, kept) in [(1, 5, true), (2, 7, true), (3, 7, false), (4, 6, false)] {
+        let is_best = run.record(epoch, &report(), &counts(hits), &line(epoch as f32)).unwrap();
+        assert_eq!(is_best, kept, "epoch {epoch}");
+    }
+    assert_eq!((run.best().unwrap().epoch, run.best().unwrap().val_accuracy), (2, 0.7));
+    let mut model = line(0.0);
+    run.load_best(&mut model).unwrap();
+    assert_eq!(slope(&model), 2.0);
+
+    let bytes = std::fs::read(run.path().join("best.safetensors")).unwrap();
+    let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(run.best().unwrap().weights_hash, hash);
+
+    let metrics = std::fs::read_to_string(run.path().join("metrics.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4);
+    assert_eq!(lines[1]["epoch"], 2);
+    assert_eq!(lines[1]["val_accuracy"], 0.7);
+    assert_eq!(lines[1]["seeds_per_second"], 5.0);
+    assert_eq!(lines[1]["stage_seconds"]["backward"], 0.0);
+
+    let svg = std::fs::read_to_string(run.path().join("curves.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("accuracy") && svg.contains("polyline"), "{svg}");
+}
+
+#[test]
+fn the_result_is_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = RunFolder::create(folder.path()).unwrap();
+    run.record(1, &report(), &counts(5), &line(1.0)).unwrap();
+    let said = |node, label, predicted| Prediction { node: NodeId(node), label, predicted };
+    run.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
+    let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
+    let summary = Summary::new(&counts(9), run.best().unwrap(), Duration::from_secs(3), memory);
+    run.finish(&summary).unwrap();
+
+    let read = |name: &str| std::fs::read_to_string(run.path().join(name)).unwrap();
+    assert_eq!(read("test_predictions.csv"), "node,label,predicted\n7,1,1\n3,0,1\n");
+    let json: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
+    assert_eq!(json["test_accuracy"], 0.9);
+    assert_eq!(json["val_accuracy"], 0.5);
+    assert_eq!(json["best_epoch"], 1);
+    assert_eq!(json["seconds"], 3.0);
+    assert_eq!(json["peak_rss_anon_bytes"], 3 << 20);
+    assert_eq!(json["weights_hash"], run.best().unwrap().weights_hash.as_str());
+    assert!(
+        std::fs::read_dir(run.path())
+            .unwrap()
+            .all(|entry| { !entry.unwrap().file_name().to_string_lossy().ends_with(".unfinished") })
+    );
+}
+
+#[test]
+fn earlier_results_are_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = RunFolder::create_numbered(folder.path(), "run").unwrap();
+    let second = RunFolder::create_numbered(folder.path(), "run").unwrap();
+    assert_eq!(first.path(), folder.path().join("run-001"));
+    assert_eq!(second.path(), folder.path().join("run-002"));
+    let error = RunFolder::create(folder.path()).unwrap_err();
+    assert!(matches!(error, Error::RunFolderNotEmpty { .. }), "{error}");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    assert!(matches!(RunFolder::create(&file), Err(Error::Io { .. })));
+}
+
+#[test]
+fn weights_that_do_not_fit_are_refused() {
+    let bytes = weights_to_bytes(&line(1.0)).unwrap();
+    assert_eq!(bytes, weights_to_bytes(&line(1.0)).unwrap(), "the same parameters give the same bytes");
+    assert_ne!(bytes, weights_to_bytes(&line(2.0)).unwrap());
+
+    let mut other_shape = Line { slope: param([1.0, 2.0, 3.0]), shift: param([0.5]) };
+    assert!(matches!(load_weights(&mut other_shape, bytes.clone()), Err(Error::Weights { .. })));
+    let mut longer = Longer { slope: param([1.0, 2.0]), shift: param([0.5]), bend: param([0.0]) };
+    assert!(matches!(load_weights(&mut longer, bytes.clone()), Err(Error::Weights { .. })));
+    let longer = weights_to_bytes(&longer).unwrap();
+    assert!(matches!(load_weights(&mut line(0.0), longer), Err(Error::Weights { .. })));
+    let cut = bytes[..bytes.len() - 3].to_vec();
+    assert!(matches!(load_weights(&mut line(0.0), cut), Err(Error::Weights { .. })));
+}

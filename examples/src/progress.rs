@@ -1,0 +1,51 @@
+//! Shows how far an epoch is: a bar on a terminal, nothing elsewhere, where the lines of whole epochs
+//! are enough.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use kiln_train::{Counts, EpochReport, StepReport};
+
+/// Progress over all steps of a run.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    n_epochs: usize,
+    n_seeds: u64,
+}
+
+impl Progress {
+    /// A bar for `n_epochs` of `n_steps` each, on standard error if that is a terminal.
+    pub fn new(n_epochs: usize, n_steps: usize) -> Self {
+        let bar = ProgressBar::new((n_epochs * n_steps) as u64);
+        let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { bar, n_epochs, n_seeds: 0 }
+    }
+
+    /// Counts a step.
+    pub fn step(&mut self, report: &StepReport) {
+        self.n_seeds += report.counts.total;
+        let seeds_per_second = self.n_seeds as f64 / self.bar.elapsed().as_secs_f64().max(1e-9);
+        self.bar.set_message(format!("loss {:.4}  {seeds_per_second:.0} seeds/s", report.counts.loss()));
+        self.bar.inc(1);
+    }
+
+    /// Prints the line of an epoch, counted from 1, above the bar.
+    pub fn epoch(&self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+        let seconds = train.wall.as_secs_f64();
+        let line = format!(
+            "epoch {epoch:3}/{}  loss {:.4}  train {:.4}  val {:.4}  {seconds:.2} s  {:.0} seeds/s{}",
+            self.n_epochs,
+            train.counts.loss(),
+            train.counts.accuracy(),
+            val.accuracy(),
+            train.counts.total as f64 / seconds,
+            if is_best { "  *" } else { "" },
+        );
+        self.bar.suspend(|| println!("{line}"));
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

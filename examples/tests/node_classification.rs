@@ -1,0 +1,110 @@
+//! The binary `node_classification` as a user runs it: what it writes, that its result does not depend
+//! on workers and threads, and what it says of every bad flag.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(args: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_node_classification")).args(args).output();
+    output.expect("the binary should start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn summary(folder: &Path) -> serde_json::Value {
+    let json = std::fs::read_to_string(folder.join("summary.json")).unwrap();
+    serde_json::from_str(&json).unwrap()
+}
+
+/// One epoch on real data with dropout: the weights' hash.
+fn weights_hash(folder: &Path, workers: &str, threads: &str) -> String {
+    let out = folder.join(format!("{workers}-{threads}"));
+    let flags = ["--epochs", "1", "--seed", "3", "--workers", workers, "--threads", threads, "--out"];
+    let output = run(&[&flags[..], &[out.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    summary(&out)["weights_hash"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn weights_do_not_depend_on_workers_and_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = weights_hash(folder.path(), "1", "1");
+    for (workers, threads) in [("2", "2"), ("8", "1"), ("0", "2")] {
+        let hash = weights_hash(folder.path(), workers, threads);
+        assert_eq!(hash, first, "{workers} workers, {threads} threads");
+    }
+}
+
+#[test]
+fn a_run_leaves_all_that_is_needed_to_check_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let flags = ["--data", "sbm", "--epochs", "3", "--hidden", "32", "--fanouts", "all,5", "--out"];
+    let output = run(&[&flags[..], &[out.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("epoch   3/3") && printed.contains("test accuracy"), "{printed}");
+
+    let summary = summary(&out);
+    let predictions = std::fs::read_to_string(out.join("test_predictions.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = predictions.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let right = rows.iter().filter(|row| row[1] == row[2]).count();
+    assert_eq!(summary["test_accuracy"], right as f64 / rows.len() as f64);
+    assert!(summary["test_accuracy"].as_f64().unwrap() > 0.8, "{summary}");
+    assert!(summary["peak_rss_anon_bytes"].as_u64().unwrap() > 1 << 20, "{summary}");
+    assert!((1..=3).contains(&summary["best_epoch"].as_u64().unwrap()), "{summary}");
+    for name in ["config.json", "metrics.jsonl", "curves.svg", "best.safetensors"] {
+        assert!(out.join(name).exists(), "{name}");
+    }
+    let config = std::fs::read_to_string(out.join("config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!((&config["fanouts"], &config["lr"]), (&"all,5".into(), &"0.003".into()));
+
+    let again = run(&["--data", "sbm", "--epochs", "1", "--out", out.to_str().unwrap()]);
+    assert!(!again.status.success());
+    assert!(text(&again.stderr).contains("is not empty"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn every_bad_flag_is_refused_with_what_was_expected() {
+    let cases = [
+        (["--data", "cora"], "possible values: debian-packages, sbm"),
+        (["--fanouts", "10,x"], "expected one number a layer"),
+        (["--fanouts", ""], "expected one number a layer"),
+        (["--fanouts", "10,-1"], "expected one number a layer"),
+        (["--batch-size", "0"], "expected a whole number above 0"),
+        (["--hidden", "0"], "expected a whole number above 0"),
+        (["--epochs", "0"], "expected a whole number above 0"),
+        (["--epochs", "two"], "expected a whole number above 0"),
+        (["--lr", "0"], "expected a number above 0"),
+        (["--lr", "nan"], "expected a number above 0"),
+        (["--lr", "inf"], "expected a number above 0"),
+        (["--dropout", "1"], "expected a number from 0 up to, not including, 1"),
+        (["--dropout", "-0.1"], "expected a number from 0 up to, not including, 1"),
+        (["--weight-decay", "-1"], "expected 0 or a number above it"),
+        (["--standardize", "maybe"], "possible values: true, false"),
+        (["--seed", "-3"], "invalid digit"),
+        (["--workers", "many"], "invalid digit"),
+        (["--workers", "1000000"], "workers are too many"),
+        (["--threads", "0"], "expected a whole number above 0"),
+        (["--device", "tpu"], "this build has the device `cpu` only"),
+        (["--out", "/dev/null/run"], "/dev/null/run"),
+        (["--no-such-flag", "1"], "unexpected argument"),
+    ];
+    for ([flag, value], expected) in cases {
+        let given = format!("{flag}={value}");
+        // A folder of its own for the cases that only fail once the run has begun.
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_node_classification"));
+        let output = command.arg(&given).current_dir(folder.path()).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{given} was taken");
+        assert!(said.contains(expected), "{given}: {said}");
+        assert!(!said.contains("panicked"), "{given}: {said}");
+    }
+}

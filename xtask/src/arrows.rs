@@ -1,0 +1,250 @@
+//! Which crate may depend on which. A new arrow is a design change: it goes through this table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::workspace::Metadata;
+
+/// One crate's allowed arrows, among the workspace's crates and the tensor libraries.
+struct Row {
+    name: &'static str,
+    /// What the crate itself may use.
+    normal: &'static [&'static str],
+    /// What its tests may use besides, next to [`TESTKIT`].
+    dev: &'static [&'static str],
+    tensors: Tensors,
+}
+
+/// Whether a tensor library may stand anywhere below a crate.
+#[derive(Clone, Copy, PartialEq)]
+enum Tensors {
+    Allowed,
+    Forbidden,
+}
+
+use Tensors::{Allowed, Forbidden};
+
+/// Fixtures: a dev-dependency of anybody, a normal dependency of nobody.
+const TESTKIT: &str = "kiln-testkit";
+
+/// What the examples and benches assemble.
+const ALL: &[&str] = &[
+    "kiln-graph",
+    "kiln-sample",
+    "kiln-feature",
+    "kiln-data",
+    "kiln-loader",
+    "kiln-kernels",
+    "kiln-nn",
+    "kiln-train",
+    "burn",
+];
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    Row { name: "kiln-graph", normal: &[], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-sample", normal: &["kiln-graph"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-feature", normal: &["kiln-graph"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-data", normal: &["kiln-graph", "kiln-feature"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
+    Row { name: "kiln-kernels", normal: &["kiln-graph", "kiln-sample", "burn"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-nn", normal: &["kiln-kernels", "kiln-sample", "burn"], dev: &["kiln-graph"], tensors: Allowed },
+    Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-loader", "kiln-feature", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
+    Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
+    Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
+    // xtask is built before anything else, so it stays light.
+    Row { name: "xtask", normal: &["kiln-data"], dev: &[], tensors: Forbidden },
+];
+
+/// A package is a tensor library when its name is one of these or starts with one and a hyphen.
+const TENSOR_LIBRARIES: &[&str] = &["burn", "cubecl", "candle", "ndarray", "tch"];
+
+/// The crate that people use from their own training stack, and how many packages it may bring, itself
+/// included: as many as `cargo tree -p kiln-sample -e normal` lists at most.
+const LIGHT: &str = "kiln-sample";
+const LIGHT_MAX_PACKAGES: usize = 39;
+
+/// Everything that contradicts the table, one sentence each.
+pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
+    let mut problems = Vec::new();
+    let members: BTreeSet<&str> = metadata.workspace_members.iter().map(String::as_str).collect();
+    let packages = || metadata.packages.iter().filter(|package| members.contains(package.id.as_str()));
+    let ours: BTreeSet<&str> = packages().map(|package| package.name.as_str()).collect();
+    for package in packages() {
+        let Some(row) = ROWS.iter().find(|row| row.name == package.name) else {
+            problems.push(format!("{} has no row in xtask/src/arrows.rs", package.name));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let (name, kind) = (dependency.name.as_str(), dependency.kind.as_deref());
+            if (ours.contains(name) || is_tensor_library(name)) && !is_allowed(row, name, kind) {
+                let kind = kind.unwrap_or("normal");
+                problems.push(format!("{} -> {name} ({kind}) is not an allowed arrow", row.name));
+            }
+        }
+    }
+    for row in ROWS.iter().filter(|row| !ours.contains(row.name)) {
+        problems.push(format!("xtask/src/arrows.rs has a row for {}, which is no package", row.name));
+    }
+    problems.extend(tree_problems(metadata));
+    problems
+}
+
+fn is_allowed(row: &Row, name: &str, kind: Option<&str>) -> bool {
+    match kind {
+        None => row.normal.contains(&name),
+        Some("dev") => name == TESTKIT || row.normal.contains(&name) || row.dev.contains(&name),
+        Some(_) => false,
+    }
+}
+
+/// What is wrong further down: a tensor library below a crate that forbids it, or too many packages.
+fn tree_problems(metadata: &Metadata) -> Vec<String> {
+    let mut problems = Vec::new();
+    for row in ROWS {
+        let tree = normal_tree(metadata, row.name);
+        let libraries: Vec<&str> = tree.iter().copied().filter(|name| is_tensor_library(name)).collect();
+        if row.tensors == Forbidden && !libraries.is_empty() {
+            problems.push(format!("{} builds tensor libraries: {}", row.name, libraries.join(", ")));
+        }
+        if row.name == LIGHT && LIGHT_MAX_PACKAGES < tree.len() {
+            let n_packages = tree.len();
+            problems
+                .push(format!("{LIGHT} builds {n_packages} packages, at most {LIGHT_MAX_PACKAGES} allowed"));
+        }
+    }
+    problems
+}
+
+/// The packages that `name` is built with, itself included, as `cargo tree -e normal` lists them.
+fn normal_tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a str> {
+    let names: BTreeMap<&str, &str> =
+        metadata.packages.iter().map(|package| (package.id.as_str(), package.name.as_str())).collect();
+    let nodes: BTreeMap<&str, _> =
+        metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+    let is_member = |id: &&String| names.get(id.as_str()) == Some(&name);
+    let mut open: Vec<&str> =
+        metadata.workspace_members.iter().filter(is_member).map(String::as_str).collect();
+    let mut seen: BTreeSet<&str> = open.iter().copied().collect();
+    while let Some(id) = open.pop() {
+        let deps = nodes.get(id).map_or(&[][..], |node| &node.deps);
+        for dep in deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none())) {
+            if seen.insert(&dep.pkg) {
+                open.push(&dep.pkg);
+            }
+        }
+    }
+    seen.into_iter().filter_map(|id| names.get(id).copied()).collect()
+}
+
+fn is_tensor_library(name: &str) -> bool {
+    TENSOR_LIBRARIES.iter().any(|library| {
+        name.strip_prefix(library).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::workspace::Node;
+
+    /// A made-up workspace: every row's package, no dependencies; then one more arrow of a kind.
+    fn with_arrow(from: &str, to: &str, kind: Option<&str>) -> Metadata {
+        let mut names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        let members = json!(names);
+        if !names.contains(&to) {
+            names.push(to);
+        }
+        let deps_of = |name: &str, arrow: Value| if name == from { json!([arrow]) } else { json!([]) };
+        let package = |name: &&str| {
+            let dependencies = deps_of(name, json!({ "name": to, "kind": kind }));
+            json!({ "id": name, "name": name, "dependencies": dependencies })
+        };
+        let node = |name: &&str| {
+            let deps = deps_of(name, json!({ "pkg": to, "dep_kinds": [{ "kind": kind }] }));
+            json!({ "id": name, "deps": deps })
+        };
+        let packages: Vec<Value> = names.iter().map(package).collect();
+        let nodes: Vec<Value> = names.iter().map(node).collect();
+        let metadata =
+            json!({ "packages": packages, "workspace_members": members, "resolve": { "nodes": nodes } });
+        serde_json::from_value(metadata).unwrap()
+    }
+
+    #[test]
+    fn the_workspace_has_allowed_arrows_only() {
+        assert_eq!(problems(&Metadata::load().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn an_allowed_arrow_is_no_problem() {
+        assert_eq!(problems(&with_arrow("kiln-nn", "kiln-kernels", None)), [""; 0]);
+        assert_eq!(problems(&with_arrow("kiln-graph", TESTKIT, Some("dev"))), [""; 0]);
+        assert_eq!(problems(&with_arrow("kiln-train", "kiln-data", Some("dev"))), [""; 0]);
+    }
+
+    #[test]
+    fn a_forbidden_arrow_is_found() {
+        for (from, to, kind) in [
+            ("kiln-graph", "kiln-sample", None),
+            ("kiln-loader", TESTKIT, None),
+            ("kiln-train", "kiln-data", None),
+            ("kiln-sample", "kiln-data", Some("dev")),
+            ("kiln-data", "kiln-graph", Some("build")),
+        ] {
+            let expected = format!("{from} -> {to} ({}) is not an allowed arrow", kind.unwrap_or("normal"));
+            assert_eq!(problems(&with_arrow(from, to, kind)), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_tensor_library_below_kernels_is_found_directly() {
+        let found = problems(&with_arrow("kiln-loader", "burn", None));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0], "kiln-loader -> burn (normal) is not an allowed arrow");
+        assert_eq!(found[1], "kiln-loader builds tensor libraries: burn");
+    }
+
+    #[test]
+    fn a_tensor_library_below_kernels_is_found_behind_another_package() {
+        let mut metadata = with_arrow("kiln-data", "npy-reader", None);
+        let library: Node = serde_json::from_value(json!({ "id": "ndarray-stats", "deps": [] })).unwrap();
+        let package = json!({ "id": "ndarray-stats", "name": "ndarray-stats", "dependencies": [] });
+        metadata.packages.push(serde_json::from_value(package).unwrap());
+        let edge = json!({ "pkg": "ndarray-stats", "dep_kinds": [{ "kind": null }] });
+        let reader = metadata.resolve.nodes.iter_mut().find(|node| node.id == "npy-reader").unwrap();
+        reader.deps.push(serde_json::from_value(edge).unwrap());
+        metadata.resolve.nodes.push(library);
+        assert_eq!(problems(&metadata), ["kiln-data builds tensor libraries: ndarray-stats"]);
+    }
+
+    #[test]
+    fn a_heavy_sample_crate_is_found() {
+        let mut metadata = with_arrow("kiln-sample", "kiln-graph", None);
+        let graph = metadata.resolve.nodes.iter_mut().find(|node| node.id == "kiln-graph").unwrap();
+        for i in 0..LIGHT_MAX_PACKAGES - 1 {
+            let id = format!("small-{i}");
+            let package = json!({ "id": id, "name": id, "dependencies": [] });
+            metadata.packages.push(serde_json::from_value(package).unwrap());
+            let edge = json!({ "pkg": id, "dep_kinds": [{ "kind": null }] });
+            graph.deps.push(serde_json::from_value(edge).unwrap());
+        }
+        assert_eq!(problems(&metadata), ["kiln-sample builds 40 packages, at most 39 allowed"]);
+    }
+
+    #[test]
+    fn a_crate_without_a_row_and_a_row_without_a_crate_are_found() {
+        let mut metadata = with_arrow("kiln-nn", "kiln-kernels", None);
+        metadata.packages.iter_mut().find(|package| package.name == "kiln-data").unwrap().name =
+            "kiln-dota".into();
+        assert_eq!(
+            problems(&metadata),
+            [
+                "kiln-dota has no row in xtask/src/arrows.rs",
+                "xtask/src/arrows.rs has a row for kiln-data, which is no package"
+            ]
+        );
+    }
+}

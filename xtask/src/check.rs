@@ -1,0 +1,92 @@
+//! `cargo xtask check`: what must pass before a change is offered.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::workspace::{self, Metadata, SourceFile};
+use crate::{arrows, features, manifest, tidy};
+
+/// Options of `cargo xtask check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Runs these steps only
+    #[arg(value_name = "STEP", value_parser = clap::builder::PossibleValuesParser::new(STEPS.map(|step| step.0)))]
+    steps: Vec<String>,
+}
+
+/// A step's name and what it runs.
+type Step = (&'static str, fn() -> Result<()>);
+
+const STEPS: [Step; 13] = [
+    ("fmt", || workspace::run(workspace::cargo()?.args(["fmt", "--all", "--check"]))),
+    ("clippy", clippy),
+    ("docs", docs),
+    ("arrows", || report(arrows::problems(&Metadata::load()?))),
+    ("features", || report(features::problems()?)),
+    ("manifests", || report(manifest::problems(&text_files()?))),
+    ("example-length", || report(tidy::long_examples(&text_files()?))),
+    ("file-length", || report(tidy::long_files(&text_files()?))),
+    ("crate-docs", || report(tidy::crate_docs(&text_files()?))),
+    ("unsafe", || report(tidy::stray_unsafe(&text_files()?))),
+    ("ignored-tests", || report(tidy::ignored_tests(&text_files()?))),
+    ("machine-paths", || report(tidy::machine_paths(&text_files()?))),
+    ("links", || report(tidy::dead_links(&text_files()?, &workspace::paths()?))),
+];
+
+/// Runs the steps, also after one has failed, and names those that failed at the end.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let start = Instant::now();
+    let mut failed = Vec::new();
+    for (name, body) in STEPS {
+        if !args.steps.is_empty() && !args.steps.iter().any(|step| step == name) {
+            continue;
+        }
+        println!("==> {name}");
+        let step_start = Instant::now();
+        let result = body();
+        let seconds = step_start.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => println!("    ok, {seconds:.1} s"),
+            Err(error) => {
+                println!("    FAILED, {seconds:.1} s: {error:#}");
+                failed.push(name);
+            }
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    if !failed.is_empty() {
+        bail!("{} failed, after {seconds:.0} s: {}", count(failed.len(), "step"), failed.join(", "));
+    }
+    println!("all steps passed in {seconds:.0} s");
+    Ok(())
+}
+
+fn clippy() -> Result<()> {
+    let args = "clippy --release --locked --workspace --all-targets -- -D warnings";
+    workspace::run(workspace::cargo()?.args(args.split(' ')))
+}
+
+fn docs() -> Result<()> {
+    let args = "doc --release --locked --workspace --no-deps";
+    workspace::run(workspace::cargo()?.args(args.split(' ')).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn text_files() -> Result<Vec<SourceFile>> {
+    workspace::text_files(&workspace::paths()?)
+}
+
+/// Prints each problem; fails when there is one.
+fn report(problems: Vec<String>) -> Result<()> {
+    for problem in &problems {
+        println!("    {problem}");
+    }
+    if !problems.is_empty() {
+        bail!(count(problems.len(), "problem"));
+    }
+    Ok(())
+}
+
+fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}

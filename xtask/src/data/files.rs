@@ -1,0 +1,190 @@
+//! The files of a data set: `.npy.gz` arrays, the node names, and a manifest.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use flate2::{Compression, GzBuilder};
+use npyz::{AutoSerialize, WriteOptions, WriterBuilder};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::Rules;
+use super::arcs::{Arcs, MAX_PROVIDERS};
+use super::features::Features;
+use super::labels::{Labels, PARTS};
+use super::packages::{Counts, Packages, RELATIONS};
+
+/// Version of the layout; a reader refuses others.
+const FORMAT: u32 = 1;
+
+/// All arrays of `debian-packages`.
+#[derive(Debug)]
+pub(super) struct DataSet {
+    pub(super) origin: String,
+    pub(super) rules: Rules,
+    pub(super) packages: Packages,
+    pub(super) arcs: Arcs,
+    pub(super) labels: Labels,
+    pub(super) features: Features,
+}
+
+#[derive(Debug, Serialize)]
+struct Manifest<'a> {
+    format: u32,
+    name: &'static str,
+    source: Source<'a>,
+    counts: BTreeMap<&'static str, usize>,
+    split_counts: BTreeMap<&'static str, usize>,
+    class_names: &'a [String],
+    type_names: [&'static str; RELATIONS.len()],
+    notes: BTreeMap<&'static str, String>,
+    /// By file name, the SHA-256 of the file's decompressed bytes: those do not depend on the compressor.
+    sha256: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Source<'a> {
+    taken_from: &'a str,
+    distribution: &'static str,
+    component: &'static str,
+    architecture: &'static str,
+    #[serde(flatten)]
+    stanzas: &'a Counts,
+}
+
+impl DataSet {
+    /// Each file's name without `.gz`, and its bytes before compression.
+    pub(super) fn contents(&self) -> Result<BTreeMap<&'static str, Vec<u8>>> {
+        let (n_nodes, n_words) = (self.packages.list.len(), self.features.idf.len());
+        let names = self.packages.list.iter().fold(String::new(), |all, package| all + &package.name + "\n");
+        let by_word = [n_words, self.features.n_columns];
+        Ok(BTreeMap::from([
+            ("names.txt", names.into_bytes()),
+            ("src.npy", npy(&self.arcs.srcs, &[self.arcs.srcs.len()])?),
+            ("dst.npy", npy(&self.arcs.dsts, &[self.arcs.dsts.len()])?),
+            ("edge_types.npy", npy(&self.arcs.types, &[self.arcs.types.len()])?),
+            ("labels.npy", npy(&self.labels.classes, &[n_nodes])?),
+            ("split.npy", npy(&self.labels.parts, &[n_nodes])?),
+            ("word_indptr.npy", npy(&self.features.word_indptr, &[n_nodes + 1])?),
+            ("words.npy", npy(&self.features.words, &[self.features.words.len()])?),
+            ("idf.npy", npy(&self.features.idf, &[n_words])?),
+            ("word_vectors.npy", npy(&self.features.word_vectors, &by_word)?),
+            ("scales.npy", npy(&self.features.scales, &[n_words])?),
+        ]))
+    }
+
+    /// Writes all files into a folder, which is made if need be.
+    pub(super) fn write(&self, out: &Path) -> Result<()> {
+        fs::create_dir_all(out)?;
+        let mut sha256 = BTreeMap::new();
+        for (name, bytes) in self.contents()? {
+            let file = format!("{name}.gz");
+            fs::write(out.join(&file), gzip(&bytes)?).with_context(|| file.clone())?;
+            sha256.insert(file, hex(&Sha256::digest(&bytes)));
+        }
+        let manifest = serde_json::to_string_pretty(&self.manifest(sha256))?;
+        fs::write(out.join("manifest.json"), manifest + "\n").context("manifest.json")
+    }
+
+    fn manifest(&self, sha256: BTreeMap<String, String>) -> Manifest<'_> {
+        Manifest {
+            format: FORMAT,
+            name: "debian-packages",
+            source: Source {
+                taken_from: &self.origin,
+                distribution: "Debian 12 (bookworm)",
+                component: "main",
+                architecture: "amd64",
+                stanzas: &self.packages.counts,
+            },
+            counts: BTreeMap::from([
+                ("arcs", self.arcs.srcs.len()),
+                ("classes", self.labels.class_names.len()),
+                ("feature_columns", self.features.n_columns),
+                ("labelled_nodes", self.labels.part_counts().iter().sum()),
+                ("max_degree", self.arcs.max_degree(self.packages.list.len())),
+                ("nodes", self.packages.list.len()),
+                ("words", self.features.idf.len()),
+            ]),
+            split_counts: PARTS.into_iter().zip(self.labels.part_counts()).collect(),
+            class_names: &self.labels.class_names,
+            type_names: RELATIONS,
+            notes: self.notes(),
+            sha256,
+        }
+    }
+
+    fn notes(&self) -> BTreeMap<&'static str, String> {
+        let Rules { min_packages, min_sources, min_documents, n_columns } = self.rules;
+        let arcs = format!(
+            "src is the package with the field, dst the package named; all alternatives; a name that is no \
+             package stands for its providers if there are at most {MAX_PROVIDERS}; no self loops; each \
+             (src, dst, type) once, ascending"
+        );
+        let features = format!(
+            "row v = sum over words w of v of idf[w] * scales[w] * word_vectors[w], over the Euclidean norm \
+             of those idf[w]: the leading {n_columns} columns of the truncated SVD of the TF-IDF matrix of \
+             the first line of the description; words are runs of at least two of [a-z0-9+#] in lower \
+             case, in at least {min_documents} lines, once a line"
+        );
+        let labels = format!(
+            "the section, if it has at least {min_packages} packages from at least {min_sources} source \
+             packages; -1 otherwise"
+        );
+        let split = "0 train, 1 val, 2 test, 255 without label; 60/20/20 of the labelled nodes by source \
+                     package, in the order of the SHA-256 of the source packages' names";
+        BTreeMap::from([
+            ("arcs", arcs),
+            ("features", features),
+            ("labels", labels),
+            ("split", split.to_owned()),
+        ])
+    }
+
+    /// What was made, for people.
+    pub(super) fn summary(&self) -> String {
+        let counts = &self.packages.counts;
+        let n_nodes = self.packages.list.len();
+        let [train, val, test] = self.labels.part_counts();
+        let mut text = String::new();
+        let mut line =
+            |label: &str, value: String| writeln!(text, "{label:<26}{value}").expect("a string takes text");
+        line("stanzas", counts.stanzas.to_string());
+        line("left out, architecture", counts.other_architecture.to_string());
+        line("left out, component", counts.other_component.to_string());
+        line("left out, lower version", counts.lower_version.to_string());
+        line("nodes", n_nodes.to_string());
+        line("arcs", self.arcs.srcs.len().to_string());
+        line("largest degree", self.arcs.max_degree(n_nodes).to_string());
+        line("classes", self.labels.class_names.len().to_string());
+        line("labelled nodes", (train + val + test).to_string());
+        line("train / val / test", format!("{train} / {val} / {test}"));
+        line("words", self.features.idf.len().to_string());
+        line("majority-class accuracy", format!("{:.4}", self.labels.majority_accuracy()));
+        text
+    }
+}
+
+fn npy<T: AutoSerialize>(values: &[T], shape: &[usize]) -> Result<Vec<u8>> {
+    let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
+    let mut bytes = Vec::new();
+    let mut writer = WriteOptions::new().default_dtype().shape(&shape).writer(&mut bytes).begin_nd()?;
+    writer.extend(values)?;
+    writer.finish()?;
+    Ok(bytes)
+}
+
+/// Compresses without a time stamp, a file name or a mark of the system.
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

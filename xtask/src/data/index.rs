@@ -1,0 +1,66 @@
+//! Where the text of a `Packages` index comes from.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use flate2::read::GzDecoder;
+
+/// A `Packages` index and where it came from.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// One line for people.
+    pub(super) origin: String,
+    /// The index itself.
+    pub(super) text: String,
+}
+
+impl Index {
+    /// Reads a file, plain or gzip (told by its first bytes).
+    pub(super) fn from_file(path: &Path) -> Result<Self> {
+        let mut bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            let mut plain = Vec::new();
+            GzDecoder::new(&bytes[..])
+                .read_to_end(&mut plain)
+                .with_context(|| format!("decompressing {}", path.display()))?;
+            bytes = plain;
+        }
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let text = String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8", path.display()))?;
+        Ok(Self { origin: format!("the file {file_name}"), text })
+    }
+
+    /// Takes the index of Debian bookworm main/amd64 that apt keeps on this machine.
+    ///
+    /// `apt-cache dumpavail` would mix in bookworm-updates, bookworm-security and every foreign
+    /// repository, and its stanzas do not say where they are from; the index itself has only its own.
+    pub(super) fn from_apt() -> Result<Self> {
+        let filters = [
+            "Created-By: Packages",
+            "Origin: Debian",
+            "Codename: bookworm",
+            "Component: main",
+            "Architecture: amd64",
+        ];
+        let mut list = Command::new("apt-get");
+        list.args(["indextargets", "--format", "$(FILENAME)"]).args(filters);
+        let listed = output(list)?;
+        let mut files = listed.lines().filter(|line| !line.is_empty());
+        let (Some(file), None) = (files.next(), files.next()) else {
+            bail!("apt lists not one index of Debian bookworm main/amd64, but: {listed:?}; give --packages");
+        };
+        let mut cat = Command::new("/usr/lib/apt/apt-helper");
+        cat.args(["cat-file", file]);
+        Ok(Self { origin: "apt's index of Debian bookworm main/amd64".to_owned(), text: output(cat)? })
+    }
+}
+
+fn output(mut command: Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("starting {command:?}; give --packages"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} ended with {}: {}", output.status, stderr.trim());
+    String::from_utf8(output.stdout).with_context(|| format!("the output of {command:?} is not UTF-8"))
+}

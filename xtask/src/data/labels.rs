@@ -1,0 +1,101 @@
+//! The label of each package, and the part of the split that it is in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
+
+use super::Rules;
+use super::packages::Packages;
+
+/// The parts of the split, in the order of their numbers.
+pub(super) const PARTS: [&str; 3] = ["train", "val", "test"];
+/// The part of a node without a label.
+pub(super) const NO_PART: u8 = 255;
+const UNLABELLED: i8 = -1;
+
+/// Labels and split, by node id.
+#[derive(Debug)]
+pub(super) struct Labels {
+    /// The sections that are classes, ascending by name.
+    pub(super) class_names: Vec<String>,
+    /// Each node's class, or -1.
+    pub(super) classes: Vec<i8>,
+    /// Each node's position in [`PARTS`], or [`NO_PART`] where the node has no label.
+    pub(super) parts: Vec<u8>,
+}
+
+impl Labels {
+    /// A section is a class when it has enough packages from enough sources.
+    pub(super) fn new(packages: &Packages, rules: Rules) -> Self {
+        let mut members = BTreeMap::<&str, Vec<&str>>::new();
+        for package in &packages.list {
+            if let Some(section) = &package.section {
+                members.entry(section).or_default().push(&package.source);
+            }
+        }
+        members.retain(|_, sources| {
+            let n_packages = sources.len();
+            let n_sources = sources.iter().collect::<BTreeSet<_>>().len();
+            n_packages >= rules.min_packages && n_sources >= rules.min_sources
+        });
+        let class_names: Vec<String> = members.keys().map(|&section| section.to_owned()).collect();
+        assert!(class_names.len() <= i8::MAX as usize, "{} classes do not fit in i8", class_names.len());
+        let class_of = |section: &str| class_names.binary_search_by(|name| name.as_str().cmp(section));
+        let classes: Vec<i8> = packages
+            .list
+            .iter()
+            .map(|package| package.section.as_deref().and_then(|section| class_of(section).ok()))
+            .map(|class| class.map_or(UNLABELLED, |class| class as i8))
+            .collect();
+        let parts = split(packages, &classes);
+        Self { class_names, classes, parts }
+    }
+
+    /// Number of nodes in each of the [`PARTS`].
+    pub(super) fn part_counts(&self) -> [usize; PARTS.len()] {
+        [0, 1, 2].map(|part| self.parts.iter().filter(|&&other| other == part).count())
+    }
+
+    /// The share of the test nodes whose class is the one most frequent among the training nodes.
+    pub(super) fn majority_accuracy(&self) -> f64 {
+        let counts = |part: u8| {
+            let mut counts = vec![0_usize; self.class_names.len()];
+            for (&class, _) in self.classes.iter().zip(&self.parts).filter(|&(_, &other)| other == part) {
+                counts[class as usize] += 1;
+            }
+            counts
+        };
+        let (train, test) = (counts(0), counts(2));
+        let majority = (0..train.len()).rev().max_by_key(|&class| train[class]);
+        let n_test: usize = test.iter().sum();
+        majority.map_or(0.0, |class| test[class] as f64 / n_test.max(1) as f64)
+    }
+}
+
+/// Splits the labelled packages 60/20/20 so that the packages of one source are in one part.
+///
+/// Sources are put in the order of the SHA-256 of their names, which depends on neither the order of the
+/// index nor a seed. Each goes to the training part until that has 60 % of the labelled packages, then to
+/// validation until both have 80 %, then to test.
+fn split(packages: &Packages, classes: &[i8]) -> Vec<u8> {
+    let mut members = BTreeMap::<(Vec<u8>, &str), Vec<usize>>::new();
+    for (node, package) in packages.list.iter().enumerate().filter(|&(node, _)| classes[node] != UNLABELLED) {
+        let hash = Sha256::digest(package.source.as_bytes()).to_vec();
+        members.entry((hash, &package.source)).or_default().push(node);
+    }
+    let n_labelled: usize = members.values().map(Vec::len).sum();
+    let mut parts = vec![NO_PART; classes.len()];
+    let mut n_assigned = 0;
+    for nodes in members.values() {
+        let part = match n_assigned * 10 {
+            tenths if tenths < n_labelled * 6 => 0,
+            tenths if tenths < n_labelled * 8 => 1,
+            _ => 2,
+        };
+        for &node in nodes {
+            parts[node] = part;
+        }
+        n_assigned += nodes.len();
+    }
+    parts
+}

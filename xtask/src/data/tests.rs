@@ -1,0 +1,226 @@
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::features::Features;
+use super::files::DataSet;
+use super::index::Index;
+use super::packages::{Counts, Packages};
+use super::{Rules, control, make, version};
+
+const SAMPLE: &str = include_str!("sample/Packages");
+const SMALL: Rules = Rules { min_packages: 2, min_sources: 2, min_documents: 2, n_columns: 3 };
+
+fn sample(text: &str) -> DataSet {
+    make(&Index { origin: "the sample".to_owned(), text: text.to_owned() }, SMALL).unwrap()
+}
+
+/// The arcs of an index as `source -> destination: type`.
+fn arcs(set: &DataSet) -> Vec<String> {
+    let name = |node: u32| &set.packages.list[node as usize].name;
+    let arcs = set.arcs.srcs.iter().zip(&set.arcs.dsts).zip(&set.arcs.types);
+    arcs.map(|((&src, &dst), ty)| format!("{} -> {}: {ty}", name(src), name(dst))).collect()
+}
+
+#[test]
+fn the_sample_gives_these_nodes_and_arcs() {
+    let set = sample(SAMPLE);
+    let names: Vec<&str> = set.packages.list.iter().map(|package| package.name.as_str()).collect();
+    assert_eq!(names, ["editor", "editor-doc", "libedit", "orphan", "other-editor", "perl", "python3"]);
+    let counts = Counts { stanzas: 10, other_architecture: 1, other_component: 1, lower_version: 1 };
+    assert_eq!(set.packages.counts, counts);
+    // `mail-agent` and `nowhere` have no provider and `four-ways` has four; `one-only` has one provider
+    // and `three-ways` three; `editor` is a package, so its provider is not asked; its own name is dropped.
+    let expected = [
+        "editor -> libedit: 0",
+        "editor -> libedit: 1",
+        "editor -> libedit: 2",
+        "editor -> other-editor: 0",
+        "editor -> other-editor: 2",
+        "editor -> perl: 0",
+        "editor -> python3: 0",
+        "editor -> python3: 2",
+        "editor-doc -> editor: 3",
+        "editor-doc -> editor: 4",
+        "editor-doc -> other-editor: 3",
+        "python3 -> libedit: 0",
+    ];
+    assert_eq!(arcs(&set), expected);
+    assert_eq!(set.arcs.max_degree(names.len()), 10);
+}
+
+#[test]
+fn the_sample_gives_these_labels() {
+    let set = sample(SAMPLE);
+    // `doc` has one package only; `orphan` has no section.
+    assert_eq!(set.labels.class_names, ["editors", "libs"]);
+    assert_eq!(set.labels.classes, [0, -1, 1, -1, 0, 1, 1]);
+    let in_split: Vec<bool> = set.labels.parts.iter().map(|&part| part < 3).collect();
+    assert_eq!(in_split, [true, false, true, false, true, true, true]);
+    assert_eq!(set.labels.part_counts(), [3, 1, 1]);
+}
+
+#[test]
+fn the_sample_gives_these_words() {
+    let Features { word_indptr, words, idf, word_vectors, scales, n_columns } = sample(SAMPLE).features;
+    // c++, editor, for, libraries, programs, small, text: each in at least two lines.
+    let expected: [&[u16]; 7] =
+        [&[1, 2, 4, 5, 6], &[1, 5, 6], &[0, 2, 3, 4], &[], &[1, 3, 6], &[], &[0, 2, 3, 4]];
+    assert_eq!(words, expected.concat());
+    assert_eq!(word_indptr, [0, 5, 8, 12, 12, 15, 15, 19]);
+    let weight = |n: f64| ((8.0 / (1.0 + n)).ln() + 1.0) as f32;
+    assert_eq!(idf, [2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 3.0].map(weight));
+    assert_eq!((n_columns, scales.len(), word_vectors.len()), (3, 7, 21));
+    assert!(word_vectors.chunks_exact(3).all(|row| row.iter().any(|value| value.abs() == 127)));
+}
+
+/// One word's vector, with its scale.
+fn vector(features: &Features, word: usize) -> Vec<f64> {
+    let row = &features.word_vectors[word * features.n_columns..][..features.n_columns];
+    row.iter().map(|&value| f64::from(value) * f64::from(features.scales[word])).collect()
+}
+
+#[test]
+fn word_vectors_are_orthonormal_and_diagonalise_the_words_products() {
+    let features = sample(SAMPLE).features;
+    // A value is off by at most half a scale, and no scale is above 1 / 127.
+    const ROUNDING: f64 = 0.03;
+    let (n_words, dim) = (features.idf.len(), features.n_columns);
+    let vectors: Vec<Vec<f64>> = (0..n_words).map(|word| vector(&features, word)).collect();
+    let mut energies = vec![0.0; dim];
+    for (i, j) in (0..dim).flat_map(|i| (0..dim).map(move |j| (i, j))) {
+        let dot: f64 = vectors.iter().map(|vector| vector[i] * vector[j]).sum();
+        assert!((dot - f64::from(i == j)).abs() < ROUNDING, "columns {i} and {j} have the product {dot}");
+        let mut product = 0.0;
+        for range in features.word_indptr.windows(2) {
+            let words = &features.words[range[0] as usize..range[1] as usize];
+            let norm: f64 = words.iter().map(|&word| f64::from(features.idf[word as usize]).powi(2)).sum();
+            let value = |column: usize| -> f64 {
+                words
+                    .iter()
+                    .map(|&word| f64::from(features.idf[word as usize]) * vectors[word as usize][column])
+                    .sum()
+            };
+            product += if norm > 0.0 { value(i) * value(j) / norm } else { 0.0 };
+        }
+        match i == j {
+            true => energies[i] = product,
+            false => assert!(product.abs() < ROUNDING * 5.0, "rows' columns {i} and {j}: {product}"),
+        }
+    }
+    assert!(energies.windows(2).all(|pair| pair[1] < pair[0]), "columns do not fall: {energies:?}");
+}
+
+#[test]
+fn line_ends_and_the_order_of_stanzas_change_nothing() {
+    let expected = sample(SAMPLE).contents().unwrap();
+    assert_eq!(sample(&SAMPLE.replace('\n', "\r\n")).contents().unwrap(), expected);
+    let mut stanzas: Vec<&str> = SAMPLE.trim_end().split("\n\n").collect();
+    stanzas.reverse();
+    assert_eq!(sample(&stanzas.join("\n\n")).contents().unwrap(), expected);
+}
+
+#[test]
+fn making_twice_gives_the_same_files() {
+    let folders = [0, 1].map(|_| tempfile::tempdir().unwrap());
+    let files = folders.each_ref().map(|folder| {
+        sample(SAMPLE).write(folder.path()).unwrap();
+        let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .map(|path| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    });
+    assert_eq!(files[0].len(), 12);
+    assert_eq!(files[0], files[1]);
+}
+
+#[test]
+fn a_compressed_index_reads_as_a_plain_one() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("Packages.gz");
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(SAMPLE.as_bytes()).unwrap();
+    fs::write(&path, encoder.finish().unwrap()).unwrap();
+    let index = Index::from_file(&path).unwrap();
+    assert_eq!(index.text, SAMPLE);
+    assert_eq!(index.origin, "the file Packages.gz");
+}
+
+#[test]
+fn no_source_package_spans_two_parts() {
+    // 300 packages of 60 sources of one to nine packages each.
+    let mut text = String::new();
+    for package in 0..300 {
+        let source = (package * package) % 60;
+        let section = if package % 2 == 0 { "even" } else { "odd" };
+        text += &format!("Package: p{package}\nSource: s{source} (1)\nVersion: 1\nArchitecture: all\n");
+        text += &format!("Section: {section}\nDescription: some words here\n\n");
+    }
+    let set = sample(&text);
+    let mut part_of = BTreeMap::new();
+    for (package, part) in set.packages.list.iter().zip(&set.labels.parts) {
+        assert_eq!(
+            part_of.entry(package.source.as_str()).or_insert(part),
+            &part,
+            "source {}",
+            package.source
+        );
+    }
+    let counts = set.labels.part_counts();
+    assert_eq!(counts.iter().sum::<usize>(), 300);
+    assert!(counts.iter().all(|&n| n >= 30), "{counts:?}");
+}
+
+#[test]
+fn broken_indices_are_refused() {
+    let cases = [
+        ("Package: a\nVersion: 1\n", "the stanza at line 1 has no field Architecture"),
+        ("\n\nPackage: a\nArchitecture: all\n", "the stanza at line 3 has no field Version"),
+        ("Version: 1\nArchitecture: all\n", "the stanza at line 1 has no field Package"),
+        ("Package: a\nno field\n", "line 2 has no colon: \"no field\""),
+        (" continued\n", "line 1 continues a field, but no field stands above it"),
+        ("Package: a\npackage: b\n", "line 2 has the field package a second time in its stanza"),
+        ("", "no package in 0 stanzas"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(Packages::parse(text).unwrap_err().to_string(), expected, "for {text:?}");
+    }
+}
+
+#[test]
+fn relation_fields_give_bare_names() {
+    let value = "a (>= 1) | b:any, c [amd64] <!nocheck>,\n d(<<2),, e";
+    assert_eq!(control::relation_names(value).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn versions_have_debians_order() {
+    let ascending = [
+        "0~1",
+        "0",
+        "0.1",
+        "1.0~~",
+        "1.0~~a",
+        "1.0~",
+        "1.0",
+        "1.0-0.1",
+        "1.0-1~bpo1",
+        "1.0-1",
+        "1.0-1+b1",
+        "1.0-2",
+        "1.0a",
+        "1.0+dfsg",
+        "1.2",
+        "1.10",
+        "1:0.1",
+        "2:0",
+    ];
+    for (i, a) in ascending.iter().enumerate() {
+        for (j, b) in ascending.iter().enumerate() {
+            assert_eq!(version::compare(a, b), i.cmp(&j), "{a} and {b}");
+        }
+    }
+    assert_eq!(version::compare("1.01", "1.1"), Ordering::Equal);
+    assert_eq!(version::compare("0:1", "1"), Ordering::Equal);
+}

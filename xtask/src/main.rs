@@ -1,0 +1,58 @@
+//! The task runner: what a person or a machine runs twice is a subcommand here.
+//!
+//! ```text
+//! cargo xtask test     all tests that this machine can run; what was skipped stands at the end
+//! cargo xtask check    formatting, lints, docs, and the workspace's own rules
+//! cargo xtask bench    one bench per stage, with rates; saves runs and compares with them
+//! cargo xtask data     makes data sets
+//! ```
+
+mod arrows;
+mod bench;
+mod check;
+mod data;
+mod features;
+mod manifest;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// kiln's tasks.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Runs every test that this machine can run and lists what it skipped, with the reason.
+    Test,
+    /// Runs what must pass before a change is offered: formatting, lints, docs, the workspace's rules.
+    Check(check::Args),
+    /// Runs the benches, one per stage, and prints times and rates.
+    Bench(bench::Args),
+    /// Makes the data sets that are committed.
+    Data(data::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Test => test::run(),
+        Task::Check(args) => check::run(args),
+        Task::Bench(args) => bench::run(args),
+        Task::Data(args) => data::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
