@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 use anyhow::Context;
 use burn::tensor::Device;
 use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use kiln_data::{Dataset, synthetic};
 use kiln_sample::Fanout;
+use kiln_train::RunFolder;
 
 /// Reads the command line; ends the process with a message where it is wrong. Beside the flags comes what
 /// each of them was set to, defaults included, as text.
@@ -31,13 +33,13 @@ pub enum DataName {
     Sbm,
 }
 
-/// Loads or makes a data set.
+/// Loads or makes a data set, and scales its feature columns where asked to.
 ///
 /// # Errors
 /// What the data crate says.
-pub fn dataset(name: DataName, seed: u64) -> anyhow::Result<Dataset> {
-    match name {
-        DataName::DebianPackages => kiln_data::debian_packages().context("loading debian-packages"),
+pub fn dataset(name: DataName, standardize: bool, seed: u64) -> anyhow::Result<Dataset> {
+    let data = match name {
+        DataName::DebianPackages => kiln_data::debian_packages().context("loading debian-packages")?,
         DataName::Sbm => {
             let config = synthetic::SbmConfig {
                 n_nodes: 10_000,
@@ -48,8 +50,20 @@ pub fn dataset(name: DataName, seed: u64) -> anyhow::Result<Dataset> {
                 noise: 2.0,
                 seed,
             };
-            synthetic::sbm(config).context("making the stochastic block model")
+            synthetic::sbm(config).context("making the stochastic block model")?
         }
+    };
+    Ok(if standardize { data.standardize() } else { data })
+}
+
+/// The folder that a run writes to: the one asked for, or else the next number under `runs`.
+///
+/// # Errors
+/// When it cannot be made, or holds something already.
+pub fn run_folder(out: Option<&Path>, name: &str) -> kiln_train::Result<RunFolder> {
+    match out {
+        Some(path) => RunFolder::create(path),
+        None => RunFolder::create_numbered("runs", name),
     }
 }
 
@@ -75,6 +89,17 @@ pub fn device(text: &str) -> Result<Device, String> {
     match text {
         "cpu" => Ok(Device::flex()),
         _ => Err("this build has the device `cpu` only".into()),
+    }
+}
+
+/// Reads a number of threads.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n_threads @ 1..=1024) => Ok(n_threads),
+        _ => Err("expected a whole number from 1 to 1024".into()),
     }
 }
 

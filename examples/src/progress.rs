@@ -2,7 +2,7 @@
 //! are enough.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln_train::{Counts, EpochReport, StepReport};
+use kiln_train::{Counts, EpochReport, Observer, StepReport};
 
 /// Progress over all steps of a run.
 #[derive(Debug)]
@@ -21,16 +21,21 @@ impl Progress {
         Self { bar, n_epochs, n_seeds: 0 }
     }
 
-    /// Counts a step.
-    pub fn step(&mut self, report: &StepReport) {
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Observer for Progress {
+    fn step(&mut self, report: &StepReport) {
         self.n_seeds += report.counts.total;
         let seeds_per_second = self.n_seeds as f64 / self.bar.elapsed().as_secs_f64().max(1e-9);
         self.bar.set_message(format!("loss {:.4}  {seeds_per_second:.0} seeds/s", report.counts.loss()));
         self.bar.inc(1);
     }
 
-    /// Prints the line of an epoch, counted from 1, above the bar.
-    pub fn epoch(&self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
         let seconds = train.wall.as_secs_f64();
         let line = format!(
             "epoch {epoch:3}/{}  loss {:.4}  train {:.4}  val {:.4}  {seconds:.2} s  {:.0} seeds/s{}",
@@ -42,10 +47,5 @@ impl Progress {
             if is_best { "  *" } else { "" },
         );
         self.bar.suspend(|| println!("{line}"));
-    }
-
-    /// Takes the bar away.
-    pub fn finish(&self) {
-        self.bar.finish_and_clear();
     }
 }

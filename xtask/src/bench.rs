@@ -221,7 +221,12 @@ fn line_of(bench: &Measurement, counts: &str) -> String {
 }
 
 fn print_comparison(benches: &[Measurement], base: &Run, name: &str) {
-    println!("\nagainst {name}: commit {}, {}, {}", base.commit, base.date, base.machine.cpu);
+    let threads = base.threads.map_or("all".to_owned(), |threads| threads.to_string());
+    let Machine { cpu, cores } = &base.machine;
+    println!(
+        "\nagainst {name}: commit {}, {}, {cpu}, {cores} cores, {threads} threads",
+        base.commit, base.date
+    );
     let base: BTreeMap<&str, f64> =
         base.benches.iter().map(|bench| (bench.name.as_str(), bench.median_ns)).collect();
     for bench in benches {

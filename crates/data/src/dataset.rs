@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels, RowBuf};
@@ -35,6 +36,25 @@ pub struct Split {
     pub val: Vec<NodeId>,
     /// The nodes that are read once, at the end.
     pub test: Vec<NodeId>,
+}
+
+impl fmt::Display for Dataset {
+    /// One line: the name and the sizes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (graph, split) = (&self.graph, &self.split);
+        write!(
+            f,
+            "{}: {} nodes, {} edges, {} features, {} classes; {} / {} / {} nodes to train, validate, test",
+            self.name,
+            graph.n_nodes(),
+            graph.n_edges(),
+            self.features.dim(),
+            self.labels.n_classes(),
+            split.train.len(),
+            split.val.len(),
+            split.test.len(),
+        )
+    }
 }
 
 impl Dataset {

@@ -1,10 +1,11 @@
 //! From an edge list (COO) to [`Csc`]: a parallel counting sort by destination, then a sort of each
 //! destination's edges, so that the result does not depend on the number of threads.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rayon::prelude::*;
 
+use crate::coo::{Codes, Directions, Edges, for_each_segment, remove_duplicates};
 use crate::csc::check_node_count;
 use crate::{Buf, Csc, EdgeId, Error, NodeId, Result};
 
@@ -165,18 +166,13 @@ impl<'a> CscBuilder<'a> {
             return Ok(self.build_ordered(srcs, dsts)?.0);
         }
         let edges = self.edges(srcs, dsts)?;
-        let mut starts = edges.count_into_starts();
-        let slots: Vec<AtomicU32> = zeroed(starts[self.n_nodes].load(Relaxed));
-        edges.for_each(|_, src, dst| {
-            let slot = starts[dst as usize].fetch_add(1, Relaxed);
-            slots[slot as usize].store(src, Relaxed);
-        });
-        let mut indptr = finish_starts(&mut starts);
-        let mut indices: Vec<NodeId> = slots.into_iter().map(|slot| NodeId(slot.into_inner())).collect();
+        let (mut indptr, mut indices) = edges.scatter::<AtomicU32>(|_, src| u64::from(src));
         for_each_segment(&indptr, &mut indices, &|segment| segment.par_sort_unstable());
         if self.duplicates == Duplicates::Remove {
             remove_duplicates(&mut indptr, &mut indices, |src| *src);
         }
+        // Same size and alignment: the map reuses the memory.
+        let indices: Vec<NodeId> = indices.into_iter().map(NodeId).collect();
         Csc::new(indptr.into(), indices.into())
     }
 
@@ -193,36 +189,27 @@ impl<'a> CscBuilder<'a> {
     /// the sources, since a code stands for its source and says where the edge data is.
     fn build_ordered(&self, srcs: &[u32], dsts: &[u32]) -> Result<(Csc, Codes)> {
         let edges = self.edges(srcs, dsts)?;
-        let mut starts = edges.count_into_starts();
-        let n_edges = starts[self.n_nodes].load(Relaxed);
         let codes_fit_32_bits = 2 * srcs.len() as u64 + self.n_nodes as u64 <= u64::from(u32::MAX);
-        let codes = if codes_fit_32_bits {
-            let slots: Vec<AtomicU32> = zeroed(n_edges);
-            edges.for_each(|code, _, dst| {
-                let slot = starts[dst as usize].fetch_add(1, Relaxed);
-                slots[slot as usize].store(code as u32, Relaxed);
-            });
-            Codes::Narrow(slots.into_iter().map(AtomicU32::into_inner).collect())
+        let (indptr, codes) = if codes_fit_32_bits {
+            let (mut indptr, codes) = edges.scatter::<AtomicU32>(|code, _| code);
+            let codes = Codes::Narrow(self.order(&edges, &mut indptr, codes));
+            (indptr, codes)
         } else {
-            let slots: Vec<AtomicU64> = zeroed(n_edges);
-            edges.for_each(|code, _, dst| {
-                let slot = starts[dst as usize].fetch_add(1, Relaxed);
-                slots[slot as usize].store(code, Relaxed);
-            });
-            Codes::Wide(slots.into_iter().map(AtomicU64::into_inner).collect())
-        };
-        let mut indptr = finish_starts(&mut starts);
-        drop(starts);
-        let codes = match codes {
-            Codes::Narrow(codes) => Codes::Narrow(self.order(&edges, &mut indptr, codes)),
-            Codes::Wide(codes) => Codes::Wide(self.order(&edges, &mut indptr, codes)),
+            let (mut indptr, codes) = edges.scatter::<AtomicU64>(|code, _| code);
+            let codes = Codes::Wide(self.order(&edges, &mut indptr, codes));
+            (indptr, codes)
         };
         let graph = self.with_edge_data(&edges, indptr, &codes)?;
         Ok((graph, codes))
     }
 
     /// Sorts each destination's codes by source, then by position in the edge list.
-    fn order<C: Code>(&self, edges: &Edges<'_>, indptr: &mut [u64], mut codes: Vec<C>) -> Vec<C> {
+    fn order<C: Copy + Ord + Send + Sync + Into<u64>>(
+        &self,
+        edges: &Edges<'_>,
+        indptr: &mut [u64],
+        mut codes: Vec<C>,
+    ) -> Vec<C> {
         for_each_segment(indptr, &mut codes, &|segment| {
             segment.par_sort_unstable_by_key(|&code| (edges.src(code.into()), code))
         });
@@ -275,166 +262,7 @@ impl<'a> CscBuilder<'a> {
             let node = srcs[edge].max(dsts[edge]);
             return Err(Error::NodeOutOfRange { edge: edge as u64, node, n_nodes });
         }
-        Ok(Edges::new(self, srcs, dsts))
+        let directions = if self.symmetrize { Directions::Both } else { Directions::AsGiven };
+        Ok(Edges::new(n_nodes, srcs, dsts, directions, self.self_loops))
     }
-}
-
-/// The edges of the graph to build, each with the code of its origin: `2 * i` for entry `i` of the edge
-/// list, `2 * i + 1` for its reverse, `2 * len + v` for the self loop added to node `v`.
-struct Edges<'e> {
-    n_nodes: usize,
-    srcs: &'e [u32],
-    dsts: &'e [u32],
-    symmetrize: bool,
-    keep_loops: bool,
-    /// Nodes that get a self loop, ascending.
-    added_loops: Vec<u32>,
-}
-
-impl<'e> Edges<'e> {
-    fn new(builder: &CscBuilder<'_>, srcs: &'e [u32], dsts: &'e [u32]) -> Self {
-        let mut added_loops = Vec::new();
-        if builder.self_loops == SelfLoops::Add {
-            let mut has_loop = vec![false; builder.n_nodes];
-            for (src, _) in srcs.iter().zip(dsts).filter(|(src, dst)| src == dst) {
-                has_loop[*src as usize] = true;
-            }
-            added_loops.extend((0..builder.n_nodes as u32).filter(|&node| !has_loop[node as usize]));
-        }
-        Self {
-            n_nodes: builder.n_nodes,
-            srcs,
-            dsts,
-            symmetrize: builder.symmetrize,
-            keep_loops: builder.self_loops != SelfLoops::Remove,
-            added_loops,
-        }
-    }
-
-    /// Calls `visit(code, src, dst)` for each edge, in no particular order.
-    fn for_each(&self, visit: impl Fn(u64, u32, u32) + Sync) {
-        (0..self.srcs.len()).into_par_iter().for_each(|position| {
-            let (src, dst, code) = (self.srcs[position], self.dsts[position], 2 * position as u64);
-            if src != dst {
-                visit(code, src, dst);
-                if self.symmetrize {
-                    visit(code + 1, dst, src);
-                }
-            } else if self.keep_loops {
-                visit(code, src, dst);
-            }
-        });
-        let first_loop = 2 * self.srcs.len() as u64;
-        self.added_loops.par_iter().for_each(|&node| visit(first_loop + u64::from(node), node, node));
-    }
-
-    /// The source of the edge with this code.
-    fn src(&self, code: u64) -> u32 {
-        let position = code as usize / 2;
-        match self.srcs.get(position) {
-            Some(&src) if code.is_multiple_of(2) => src,
-            Some(_) => self.dsts[position],
-            None => (code - 2 * self.srcs.len() as u64) as u32,
-        }
-    }
-
-    /// Where each destination's edges start; one entry more than nodes, the last being the edge count.
-    fn count_into_starts(&self) -> Vec<AtomicU64> {
-        let mut starts: Vec<AtomicU64> = zeroed(self.n_nodes as u64 + 1);
-        self.for_each(|_, _, dst| {
-            starts[dst as usize].fetch_add(1, Relaxed);
-        });
-        let mut n_before = 0;
-        for start in &mut starts {
-            let count = std::mem::replace(start.get_mut(), n_before);
-            n_before += count;
-        }
-        starts
-    }
-}
-
-/// After the scatter each start has become the next node's start: shifts them back.
-fn finish_starts(starts: &mut Vec<AtomicU64>) -> Vec<u64> {
-    let mut indptr: Vec<u64> = std::mem::take(starts).into_iter().map(AtomicU64::into_inner).collect();
-    indptr.rotate_right(1);
-    // The last entry, the count of edges, stands twice now: the one brought to the front gives way.
-    indptr[0] = 0;
-    indptr
-}
-
-/// Origin codes in CSC order, four bytes each where that is enough.
-enum Codes {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
-}
-
-impl Codes {
-    fn map<T: Send>(&self, f: impl Fn(u64) -> T + Sync) -> Vec<T> {
-        match self {
-            Codes::Narrow(codes) => codes.par_iter().map(|&code| f(u64::from(code))).collect(),
-            Codes::Wide(codes) => codes.par_iter().map(|&code| f(code)).collect(),
-        }
-    }
-}
-
-impl From<Codes> for Buf<u64> {
-    fn from(codes: Codes) -> Self {
-        match codes {
-            Codes::Narrow(codes) => codes.into_iter().map(u64::from).collect::<Vec<_>>().into(),
-            Codes::Wide(codes) => codes.into(),
-        }
-    }
-}
-
-trait Code: Copy + Ord + Send + Sync + Into<u64> {}
-impl Code for u32 {}
-impl Code for u64 {}
-
-fn zeroed<T: Default>(n: u64) -> Vec<T> {
-    std::iter::repeat_with(T::default).take(n as usize).collect()
-}
-
-/// Calls `f` with each destination's part of `data`, in parallel, halving by edges so that hubs do not
-/// unbalance the work.
-fn for_each_segment<T: Send>(indptr: &[u64], data: &mut [T], f: &(impl Fn(&mut [T]) + Sync)) {
-    const EDGES_IN_SEQUENCE: usize = 1 << 14;
-    let n_nodes = indptr.len() - 1;
-    if data.len() <= EDGES_IN_SEQUENCE || n_nodes == 1 {
-        let mut rest = data;
-        for pair in indptr.windows(2) {
-            let (segment, tail) = rest.split_at_mut((pair[1] - pair[0]) as usize);
-            if segment.len() > 1 {
-                f(segment);
-            }
-            rest = tail;
-        }
-        return;
-    }
-    let middle_edge = indptr[0] + data.len() as u64 / 2;
-    let middle = indptr.partition_point(|&start| start <= middle_edge).clamp(2, n_nodes) - 1;
-    let (left, right) = data.split_at_mut((indptr[middle] - indptr[0]) as usize);
-    rayon::join(
-        || for_each_segment(&indptr[..=middle], left, f),
-        || for_each_segment(&indptr[middle..], right, f),
-    );
-}
-
-/// Keeps the first of each run of entries with the same source in each destination's part.
-fn remove_duplicates<T: Copy, K: PartialEq>(indptr: &mut [u64], data: &mut Vec<T>, src: impl Fn(&T) -> K) {
-    let mut n_kept = 0;
-    let mut start = 0;
-    for end in &mut indptr[1..] {
-        let first_kept = n_kept;
-        for position in start..*end as usize {
-            let entry = data[position];
-            if n_kept == first_kept || src(&data[n_kept - 1]) != src(&entry) {
-                data[n_kept] = entry;
-                n_kept += 1;
-            }
-        }
-        start = *end as usize;
-        *end = n_kept as u64;
-    }
-    data.truncate(n_kept);
-    data.shrink_to_fit();
 }

@@ -3,6 +3,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 
 use crate::block::Adjacency;
 use crate::launch::count_reference;
+use crate::ops::Keep;
 use crate::reference;
 
 /// The largest values of the neighbours and where they came from.
@@ -63,6 +64,34 @@ pub(crate) trait BlockAdjoints: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         reference::neighbor_max_adjoint(block, edges, grad)
+    }
+
+    /// `[n, d] -> [n, d]`: each value is multiplied by the scale where the output is not zero.
+    fn relu_dropout_adjoint(
+        output: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::relu_dropout_adjoint::<Self>(output, grad, keep)
+    }
+
+    /// `[n, d_out], [d_in, d_out] -> [n, d_in]`: the rows times the transposed weight.
+    fn linear_x_adjoint(grad: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::linear_x_adjoint::<Self>(grad, weight)
+    }
+
+    /// `[n, d_in], [n, d_out] -> [d_in, d_out]`: the transposed input times the rows.
+    fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::linear_weight_adjoint::<Self>(x, grad)
+    }
+
+    /// `[n, d] -> [1, d]`: the sum of the rows.
+    fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::row_sum::<Self>(grad)
     }
 
     /// `[n_dst, d] -> [n_src, d]`: zeros below.

@@ -7,7 +7,7 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Autodiff, Backend};
+use burn::backend::{Autodiff, Backend, TensorMetadata};
 use kiln_sample::RngKey;
 
 use crate::adjoint::{ArgMax, BlockAdjoints};
@@ -74,6 +74,42 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         // A mask is its own adjoint, and drawing it again is cheaper than keeping it.
         let ops = Linear::new(mask::<B>, mask::<B>);
         ops.apply::<C>((nodes, key, keep), x)
+    }
+
+    fn relu_dropout(
+        x: FloatTensor<Self>,
+        nodes: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        let (x, node) = x.into_parts();
+        match ReluDropout.prepare::<C>([node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let output = B::relu_dropout(x, nodes, key, keep);
+                prep.finish((output.clone(), keep), output)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::relu_dropout(x, nodes, key, keep)),
+        }
+    }
+
+    fn add_linear(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        // Each input is kept only if the other one's gradient will ask for it.
+        let kept_x = weight.is_tracked().then(|| x.primitive().clone());
+        let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
+        let base_is_row = base.primitive().shape()[0] != x.primitive().shape()[0];
+        let nodes = [base.node(), x.node(), weight.node()];
+        let (base, x, weight) = (base.into_primitive(), x.into_primitive(), weight.into_primitive());
+        match LinearOp.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let state = LinearState { base_is_row, x: kept_x, weight: kept_weight };
+                prep.finish(state, B::add_linear(base, x, weight))
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::add_linear(base, x, weight)),
+        }
     }
 }
 
@@ -164,6 +200,52 @@ impl<B: BlockAdjoints> Backward<B, 2> for WeightedSum {
         }
         if let (Some(node), Some(x)) = (weights_node, x) {
             grads.register::<B>(node.id, B::edge_dots(&block, x, grad));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LinearOp;
+
+#[derive(Debug, Clone)]
+struct LinearState<B: Backend> {
+    /// Whether the base is one row for all.
+    base_is_row: bool,
+    x: Option<FloatTensor<B>>,
+    weight: Option<FloatTensor<B>>,
+}
+
+impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
+    type State = LinearState<B>;
+
+    fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let [base_node, x_node, weight_node] = ops.parents;
+        let grad = grads.consume::<B>(&ops.node);
+        let LinearState { base_is_row, x, weight } = ops.state;
+        if let (Some(node), Some(weight)) = (x_node, weight) {
+            grads.register::<B>(node.id, B::linear_x_adjoint(grad.clone(), weight));
+        }
+        if let (Some(node), Some(x)) = (weight_node, x) {
+            grads.register::<B>(node.id, B::linear_weight_adjoint(x, grad.clone()));
+        }
+        if let Some(node) = base_node {
+            grads.register::<B>(node.id, if base_is_row { B::row_sum(grad) } else { grad });
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ReluDropout;
+
+impl<B: BlockAdjoints> Backward<B, 1> for ReluDropout {
+    type State = (FloatTensor<B>, Keep);
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let [parent] = ops.parents;
+        let grad = grads.consume::<B>(&ops.node);
+        let (output, keep) = ops.state;
+        if let Some(parent) = parent {
+            grads.register::<B>(parent.id, B::relu_dropout_adjoint(output, grad, keep));
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct DeviceBlock {
 }
 
 impl DeviceBlock {
-    /// Copies a block to a device, and sorts its edges by source there or on the way.
+    /// Copies a block to a device, with its edges sorted by source ([`Transposed::of`]) for the gradients.
     ///
     /// # Panics
     /// When the block has 2^31 edges or sources, or more: split the batch.
@@ -68,7 +68,7 @@ impl DeviceBlock {
             out_edges: upload_u32(transposed.edges, device),
             edge_ids: upload(bytemuck::cast_slice::<_, i64>(block.edge_ids()).to_vec(), DType::I64, device),
             weights: block.weights().map(|weights| Tensor::from_data(weights, device)),
-            dst_nodes: src_nodes.clone().slice([0..block.n_dst()]),
+            dst_nodes: src_nodes.clone().slice(0..block.n_dst()),
             src_nodes,
         }
     }

@@ -44,4 +44,23 @@ pub(crate) trait BlockOps: Backend {
         count_reference();
         reference::dropout::<Self>(x, nodes, key, keep)
     }
+
+    fn relu_dropout(
+        x: FloatTensor<Self>,
+        nodes: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::relu_dropout::<Self>(x, nodes, key, keep)
+    }
+
+    fn add_linear(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::add_linear::<Self>(base, x, weight)
+    }
 }

@@ -7,7 +7,7 @@
 //! ```
 //! use burn::tensor::{Device, Tensor};
 //! use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-//! use kiln_kernels::{DeviceBlock, ops};
+//! use kiln_kernels::{DeviceBlock, ops, read_f32};
 //! // 7 -> 2 and 9 -> 2, for the one destination 2.
 //! let block = Block::new(BlockParts {
 //!     srcs: vec![NodeId(2), NodeId(7), NodeId(9)],
@@ -19,7 +19,7 @@
 //! let device = Device::flex();
 //! let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);
 //! let mean = ops::neighbor_mean(&DeviceBlock::upload(&block, &device), x);
-//! assert_eq!(mean.into_data().try_to_vec::<f32>().expect("means should be f32"), [3.0]);
+//! assert_eq!(read_f32(mean), [3.0]);
 //! ```
 
 mod adjoint;

@@ -9,7 +9,8 @@
 //! - Results and gradients have the same bits for any number of threads: a row's edges are added in
 //!   block order, and in the gradient in block order for each source.
 //! - On Flex, f32 tensors are processed directly, other element types through the reference in stock
-//!   tensor operations, which is slower by an order of magnitude. A tensor whose rows are not one after the other is copied first.
+//!   tensor operations, which does make an `[n_edges, d]` tensor and is much slower. A tensor whose rows
+//!   are not one after the other is copied first.
 //! - `x` without a tracked gradient costs nothing but the forward pass.
 
 use burn::backend::Dispatch;
@@ -107,15 +108,58 @@ pub fn dst_rows(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 /// # Panics
 /// When `p` is not in `[0, 1)`, or the numbers of rows and nodes differ.
 pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
-    assert!((0.0..1.0).contains(&p), "dropout probability {p}, expected 0 <= p < 1");
-    let [n_rows, _] = x.dims();
-    assert_eq!(nodes.dims()[0], n_rows, "{} nodes for {n_rows} rows", nodes.dims()[0]);
+    check_dropout(&x, nodes, p);
     if p == 0.0 {
         return x;
     }
     let key = key.fold(Domain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();
     Tensor::from_dispatch(<Dispatch as BlockOps>::dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
+}
+
+/// ReLU and then [`dropout`], in one pass; with `p = 0` the ReLU alone. What is not a number stays so.
+///
+/// The result says where the gradient passes, so that the mask is drawn once a step. On Flex it takes the
+/// place of `x` in memory where nothing else refers to that.
+///
+/// # Shapes
+/// As [`dropout`].
+///
+/// # Panics
+/// As [`dropout`].
+pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
+    check_dropout(&x, nodes, p);
+    let key = key.fold(Domain::Dropout, layer as u64);
+    let nodes = nodes.clone().into_dispatch();
+    Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
+}
+
+/// `base + x weight`: a dense layer, `base` being its bias, or what another layer gave, to which this one
+/// adds. On Flex the sum takes the place of a `base` of whole rows in memory where nothing else refers to
+/// that, and the product is added there.
+///
+/// # Shapes
+/// `x` is `[n, d_in]`, `weight` `[d_in, d_out]`, `base` `[n, d_out]`, or `[1, d_out]` for all rows alike; the
+/// result is `[n, d_out]`.
+///
+/// # Panics
+/// When the shapes do not fit, or the element types differ.
+pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    let ([n_rows, d_in], [w_in, d_out], [base_rows, base_width]) = (x.dims(), weight.dims(), base.dims());
+    assert_eq!(d_in, w_in, "rows of {d_in} values for a weight of {w_in} rows");
+    assert_eq!(base_width, d_out, "a base of width {base_width} for a weight of width {d_out}");
+    assert!(base_rows == n_rows || base_rows == 1, "a base of {base_rows} rows for {n_rows} rows");
+    assert_eq!(x.dtype(), weight.dtype(), "the element types of rows and weight differ: cast one");
+    assert_eq!(x.dtype(), base.dtype(), "the element types of rows and base differ: cast one");
+    let sum =
+        <Dispatch as BlockOps>::add_linear(base.into_dispatch(), x.into_dispatch(), weight.into_dispatch());
+    Tensor::from_dispatch(sum)
+}
+
+fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
+    assert!((0.0..1.0).contains(&p), "dropout probability {p}, expected 0 <= p < 1");
+    let [n_rows, _] = x.dims();
+    assert_eq!(nodes.dims()[0], n_rows, "{} nodes for {n_rows} rows", nodes.dims()[0]);
 }
 
 fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
@@ -138,6 +182,16 @@ impl Keep {
             Ok(threshold) => Self { threshold, scale: (1.0 / (1.0 - p)) as f32 },
             Err(_) => Self { threshold: u32::MAX, scale: 0.0 },
         }
+    }
+
+    /// What a value that is kept is multiplied by.
+    pub(crate) fn scale(self) -> f32 {
+        self.scale
+    }
+
+    /// Whether nothing is dropped, so that nothing need be drawn.
+    pub(crate) fn is_everything(self) -> bool {
+        self.threshold == 0
     }
 
     /// What a value with this draw is multiplied by.

@@ -62,6 +62,46 @@ pub(crate) fn neighbor_argmax<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B
     ArgMax { values: neighbor_max(block, x), edges }
 }
 
+pub(crate) fn add_linear<B: Backend>(
+    base: FloatTensor<B>,
+    x: FloatTensor<B>,
+    weight: FloatTensor<B>,
+) -> FloatTensor<B> {
+    B::float_add(B::float_matmul(x, weight), base)
+}
+
+pub(crate) fn linear_x_adjoint<B: Backend>(grad: FloatTensor<B>, weight: FloatTensor<B>) -> FloatTensor<B> {
+    B::float_matmul(grad, B::float_transpose(weight))
+}
+
+pub(crate) fn linear_weight_adjoint<B: Backend>(x: FloatTensor<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
+    B::float_matmul(B::float_transpose(x), grad)
+}
+
+pub(crate) fn row_sum<B: Backend>(grad: FloatTensor<B>) -> FloatTensor<B> {
+    B::float_sum_dim(grad, 0)
+}
+
+pub(crate) fn relu_dropout<B: Backend>(
+    x: FloatTensor<B>,
+    nodes: IntTensor<B>,
+    key: RngKey,
+    keep: Keep,
+) -> FloatTensor<B> {
+    dropout::<B>(B::relu(x), nodes, key, keep)
+}
+
+pub(crate) fn relu_dropout_adjoint<B: Backend>(
+    output: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    keep: Keep,
+) -> FloatTensor<B> {
+    let bool_dtype = get_or_init_device_settings::<B>(&output.device()).bool_dtype;
+    let dropped = B::float_lower_equal_elem(output, 0.into(), bool_dtype);
+    let grad = B::float_mul_scalar(grad, f64::from(keep.scale()).into());
+    B::float_mask_fill(grad, dropped, 0.into())
+}
+
 pub(crate) fn dst_rows<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_slice(x, &[Slice::from(0..block.n_dst)])
 }

@@ -1,10 +1,10 @@
 //! Checks of ops and layers that need tensors, the reference that ops are checked against, and a view of
 //! which implementation ran.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts};
 
-use crate::{DeviceBlock, launch};
+use crate::{DeviceBlock, launch, read_f32};
 
 pub mod reference;
 
@@ -37,9 +37,10 @@ pub fn ramp<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
 /// The values of a tensor, row by row.
 ///
 /// # Panics
-/// When they are not f32.
+/// When they are not f32: a test should see that an op changed the element type.
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().try_to_vec().expect("the tensor should be f32")
+    assert_eq!(tensor.dtype(), DType::F32, "the tensor's element type");
+    read_f32(tensor)
 }
 
 /// Checks that two lists of numbers are equal up to `tolerance`, absolutely where they are below 1 and
@@ -59,7 +60,7 @@ pub fn check_close(got: &[f32], expected: &[f32], tolerance: f32) {
 /// a difference over this step has an error of about 1e-4 from rounding.
 const STEP: f32 = 1.0 / 64.0;
 
-/// What a gradient may differ from the finite difference, of which [`STEP`]'s square is the larger part
+/// What a gradient may differ from the finite difference, of which the step's square is the larger part
 /// for smooth functions.
 pub const GRADIENT_TOLERANCE: f32 = 5e-3;
 

@@ -7,8 +7,8 @@
 //! use burn::tensor::Device;
 //! use kiln_nn::{Aggregate, BlockModel, SageConfig};
 //! use kiln_sample::RngKey;
-//! let config =
-//!     SageConfig { d_in: 100, hidden: 256, n_classes: 47, n_layers: 3, aggregate: Aggregate::Mean, dropout: 0.5 };
+//! let aggregate = Aggregate::Mean;
+//! let config = SageConfig { d_in: 100, hidden: 256, n_classes: 47, n_layers: 3, aggregate, dropout: 0.5 };
 //! let model = config.init(RngKey::new(0), &Device::flex())?;
 //! assert_eq!(model.n_layers(), 3);
 //! # Ok::<(), kiln_nn::Error>(())

@@ -1,5 +1,4 @@
 use burn::module::Module;
-use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::{Domain, RngKey};
@@ -71,10 +70,10 @@ impl BlockModel for Sage {
         if i + 1 == self.layers.len() {
             return x;
         }
-        let x = relu(x);
-        match ctx.mode {
-            Mode::Train => ops::dropout(x, block.dst_nodes(), ctx.key, i, self.dropout),
-            Mode::Eval => x,
-        }
+        let dropout = match ctx.mode {
+            Mode::Train => self.dropout,
+            Mode::Eval => 0.0,
+        };
+        ops::relu_dropout(x, block.dst_nodes(), ctx.key, i, dropout)
     }
 }

@@ -79,13 +79,13 @@ impl SageConv {
     /// # Panics
     /// When `x` has other dimensions.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        let own = ops::dst_rows(block, x.clone()).matmul(self.weight_self.val());
-        let neighbors = if self.projects_first(block) {
-            self.gather(block, x.matmul(self.weight_neigh.val()))
+        let own = ops::dst_rows(block, x.clone());
+        let out = ops::linear(self.bias.val().unsqueeze(), own, self.weight_self.val());
+        if self.projects_first(block) {
+            out + self.gather(block, x.matmul(self.weight_neigh.val()))
         } else {
-            self.gather(block, x).matmul(self.weight_neigh.val())
-        };
-        own + neighbors + self.bias.val().unsqueeze()
+            ops::linear(out, self.gather(block, x), self.weight_neigh.val())
+        }
     }
 
     fn gather(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {

@@ -14,6 +14,7 @@
 mod counts;
 mod curves;
 mod error;
+mod fit;
 mod memory;
 mod node;
 mod optimizer;
@@ -26,6 +27,7 @@ mod weights;
 
 pub use counts::Counts;
 pub use error::Error;
+pub use fit::{Observer, fit, test_best};
 pub use memory::{MemoryUse, PeakMemory};
 pub use node::{NodeClassification, NodeInput, Prediction};
 pub use optimizer::{Optimizer, OptimizerConfig};

@@ -23,6 +23,12 @@ pub struct OptimizerConfig {
 }
 
 impl OptimizerConfig {
+    /// Adam, or AdamW where the weights decay.
+    pub fn adam(learning_rate: f64, weight_decay: f64) -> Self {
+        let kind = if weight_decay > 0.0 { Optimizer::AdamW } else { Optimizer::Adam };
+        Self { kind, learning_rate, weight_decay }
+    }
+
     const EPSILON: f32 = 1e-8;
 
     /// Checks the numbers and makes Burn's optimizer.

@@ -3,6 +3,8 @@
 //! ```text
 //! cargo run --release --bin node_classification
 //! ```
+//!
+//! Test accuracy SEEDS_PLACEHOLDER
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,44 +13,40 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use clap::Parser;
-use kiln_examples::{
-    DataName, Progress, at_least_one, dataset, device, fanouts, non_negative, parse, positive, rate,
-};
+use kiln_examples::{Progress, flags};
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Domain, Fanout, NeighborSampler, RngKey};
-use kiln_train::{
-    NodeClassification, Optimizer, OptimizerConfig, PeakMemory, RunFolder, SingleRank, Summary, Trainer,
-};
+use kiln_sample::{Fanout, NeighborSampler, RngKey};
+use kiln_train::{NodeClassification, OptimizerConfig, SingleRank, Summary, Trainer, fit, test_best};
 
 /// Trains GraphSAGE on a graph, evaluates it with sampled neighbours, and keeps the best model.
 #[derive(Debug, Parser)]
 struct Args {
     /// Data set.
     #[arg(long, value_enum, default_value = "debian-packages")]
-    data: DataName,
+    data: flags::DataName,
     /// Neighbours per node, one number (or `all`) a layer, input layer first.
-    #[arg(long, value_delimiter = ',', value_parser = fanouts, default_value = "10,10,10")]
+    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "10,10,10")]
     fanouts: Vec<Fanout>,
     /// Seeds in a batch.
-    #[arg(long, value_parser = at_least_one, default_value = "1024")]
+    #[arg(long, value_parser = flags::at_least_one, default_value = "1024")]
     batch_size: usize,
     /// Width of the hidden layers.
-    #[arg(long, value_parser = at_least_one, default_value = "256")]
+    #[arg(long, value_parser = flags::at_least_one, default_value = "256")]
     hidden: usize,
     /// Passes over the training nodes.
-    #[arg(long, value_parser = at_least_one, default_value = "20")]
+    #[arg(long, value_parser = flags::at_least_one, default_value = "20")]
     epochs: usize,
     /// Step size of the optimizer.
-    #[arg(long, value_parser = positive, default_value = "0.003")]
+    #[arg(long, value_parser = flags::positive, default_value = "0.003")]
     lr: f64,
     /// Fraction of the hidden values that is dropped in training.
-    #[arg(long, value_parser = rate, default_value = "0.5")]
+    #[arg(long, value_parser = flags::rate, default_value = "0.5")]
     dropout: f64,
     /// Weight decay: Adam without, AdamW with.
-    #[arg(long, value_parser = non_negative, default_value = "0")]
+    #[arg(long, value_parser = flags::non_negative, default_value = "0")]
     weight_decay: f64,
     /// Whether feature columns are scaled to mean 0 and standard deviation 1.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
@@ -60,10 +58,10 @@ struct Args {
     #[arg(long, default_value = "1")]
     workers: usize,
     /// Threads that compute; all cores if not given.
-    #[arg(long, value_parser = at_least_one)]
+    #[arg(long, value_parser = flags::threads)]
     threads: Option<usize>,
     /// Device that computes.
-    #[arg(long, value_parser = device, default_value = "cpu")]
+    #[arg(long, value_parser = flags::device, default_value = "cpu")]
     device: Device,
     /// New or empty folder for the results; `runs/node_classification-NNN` if not given.
     #[arg(long)]
@@ -71,27 +69,24 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
-    let (args, settings) = parse::<Args>();
+    let (args, settings) = flags::parse::<Args>();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0)).build()?;
     pool.install(|| train(&args, &settings))
 }
 
 fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let start = Instant::now();
-    let mut run = match &args.out {
-        Some(path) => RunFolder::create(path)?,
-        None => RunFolder::create_numbered("runs", "node_classification")?,
-    };
+    let mut run = flags::run_folder(args.out.as_deref(), "node_classification")?;
     run.write_config(settings)?;
-    let data = dataset(args.data, args.seed)?;
-    let data = if args.standardize { data.standardize() } else { data };
+    let data = flags::dataset(args.data, args.standardize, args.seed)?;
+    println!("{data}");
+
     let sampler = Arc::new(NeighborSampler::new(data.graph.clone(), args.fanouts.clone()));
+    let items = ItemSamplerConfig { batch_size: args.batch_size, seed: args.seed, ..Default::default() };
+    let ahead = LoaderConfig { workers: args.workers, ..Default::default() };
     let loader = |nodes: &[NodeId]| -> anyhow::Result<_> {
-        let config =
-            ItemSamplerConfig { batch_size: args.batch_size, seed: args.seed, ..ItemSamplerConfig::default() };
         let fetch = NodeFetch::new(sampler.clone(), data.features.clone(), data.labels.clone());
-        let config = (ItemSampler::new(nodes, config)?, LoaderConfig { workers: args.workers, ..Default::default() });
-        Ok(Loader::new(config.0, fetch, config.1)?)
+        Ok(Loader::new(ItemSampler::new(nodes, items)?, fetch, ahead)?)
     };
     let (train, val) = (loader(&data.split.train)?, loader(&data.split.val)?);
 
@@ -103,46 +98,21 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
         aggregate: Aggregate::Mean,
         dropout: args.dropout,
     };
-    let key = RngKey::new(args.seed).fold(Domain::Host, 1);
-    let model: Sage = model.init(key, &args.device.clone().autodiff())?;
-    let kind = if args.weight_decay > 0.0 { Optimizer::AdamW } else { Optimizer::Adam };
-    let optimizer = OptimizerConfig { kind, learning_rate: args.lr, weight_decay: args.weight_decay };
-    let mut trainer =
-        Trainer::new(NodeClassification::new(), model, &optimizer, SingleRank, args.device.clone())?;
+    let model: Sage = model.init(RngKey::new(args.seed), &args.device.clone().autodiff())?;
+    let optimizer = OptimizerConfig::adam(args.lr, args.weight_decay);
+    let device = args.device.clone();
+    let mut trainer = Trainer::new(NodeClassification::new(), model, &optimizer, SingleRank, device)?;
 
-    println!(
-        "{}: {} nodes, {} edges, {} features, {} classes; {} / {} / {} nodes to train, validate, test",
-        data.name,
-        data.graph.n_nodes(),
-        data.graph.n_edges(),
-        data.features.dim(),
-        data.labels.n_classes(),
-        data.split.train.len(),
-        data.split.val.len(),
-        data.split.test.len(),
-    );
     let mut progress = Progress::new(args.epochs, train.n_steps());
-    let mut memory = PeakMemory::default();
-    for epoch in 0..args.epochs {
-        let report = trainer.epoch(train.epoch(Pass::Train { epoch: epoch as u64 }), |step| progress.step(step))?;
-        let counts = trainer.evaluate(val.epoch(Pass::Evaluate { split: 0 }), |_, _| ())?;
-        let is_best = run.record(epoch + 1, &report, &counts, trainer.model())?;
-        memory.merge(report.peak_memory);
-        progress.epoch(epoch + 1, &report, &counts, is_best);
-    }
+    let memory = fit(&mut trainer, &train, &val, args.epochs, &mut run, &mut progress)?;
     progress.finish();
-
-    // The test split is read once, with the epoch that validation chose.
-    let mut model = trainer.model().clone();
-    run.load_best(&mut model)?;
-    trainer.set_model(model);
     let mut predictions = Vec::new();
-    let test = loader(&data.split.test)?.epoch(Pass::Evaluate { split: 1 });
-    let counts = trainer.evaluate(test, |input, forward| {
+    let test = loader(&data.split.test)?;
+    let counts = test_best(&mut trainer, &test, &run, |input, forward| {
         predictions.extend(input.predictions(&forward.outputs));
     })?;
     run.write_predictions(&predictions)?;
-    let summary = Summary::new(&counts, run.best()?, start.elapsed(), memory.get());
+    let summary = Summary::new(&counts, run.best()?, start.elapsed(), memory);
     run.finish(&summary)?;
     println!("{summary}\nfiles           {}", run.path().display());
     Ok(())

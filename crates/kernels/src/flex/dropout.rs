@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use kiln_sample::RngKey;
+use rayon::prelude::*;
 
 use crate::flex::fill::fill_rows;
 use crate::flex::philox::{GROUPS, draws};
@@ -19,6 +20,40 @@ pub(super) fn dropout(x: Rows<'_>, nodes: &[u32], key: RngKey, keep: Keep) -> Ve
         mask_row(out, nodes[row], key.words(), keep);
     };
     fill_rows(&indptr, x.width, (0.0, ()), body).0
+}
+
+/// Values that a task of the element-wise passes works on.
+const TASK_VALUES: usize = 1 << 15;
+
+/// ReLU, then the mask, in place.
+pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
+    if width == 0 {
+        return;
+    }
+    let n_rows = (TASK_VALUES / width).max(1);
+    let tasks = values.par_chunks_mut(n_rows * width).zip(nodes.par_chunks(n_rows));
+    tasks.for_each(|(rows, nodes)| {
+        for (row, &node) in rows.chunks_exact_mut(width).zip(nodes) {
+            for value in &mut *row {
+                // Written so that what is not a number stays so.
+                *value = if *value <= 0.0 { 0.0 } else { *value };
+            }
+            if !keep.is_everything() {
+                mask_row(row, node, key.words(), keep);
+            }
+        }
+    });
+}
+
+/// Multiplies the gradient by the scale where the output is not zero, and by 0 elsewhere, in place.
+pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep) {
+    let scale = keep.scale();
+    let tasks = grad.par_chunks_mut(TASK_VALUES).zip(output.par_chunks(TASK_VALUES));
+    tasks.for_each(|(grad, output)| {
+        for (grad, output) in grad.iter_mut().zip(output) {
+            *grad = if *output <= 0.0 { 0.0 } else { *grad * scale };
+        }
+    });
 }
 
 fn mask_row(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {

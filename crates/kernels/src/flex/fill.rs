@@ -21,6 +21,9 @@ pub(super) struct Piece {
     columns: Range<usize>,
 }
 
+/// A piece with its places in two arrays.
+type Task<'a, T, U> = ((&'a Piece, &'a mut [MaybeUninit<T>]), &'a mut [MaybeUninit<U>]);
+
 impl Piece {
     fn n_values(&self) -> usize {
         self.rows.len() * self.columns.len()
@@ -84,7 +87,7 @@ where
     let mut other = Vec::with_capacity(n_values);
     let ones = cut(&pieces, &mut one.spare_capacity_mut()[..n_values]);
     let others = cut(&pieces, &mut other.spare_capacity_mut()[..n_values]);
-    let fill = |((piece, one), other): ((&Piece, &mut [MaybeUninit<T>]), &mut [MaybeUninit<U>])| {
+    let fill = |((piece, one), other): Task<'_, T, U>| {
         let width = piece.columns.len();
         for (idx, row) in piece.rows.clone().enumerate() {
             let values = idx * width..(idx + 1) * width;
@@ -105,6 +108,22 @@ where
         other.set_len(n_values);
     }
     (one, other)
+}
+
+/// `n_rows` rows, each a copy of what `source(row, columns)` gives, or zeros for `None`.
+pub(super) fn copied_rows<'a>(
+    n_rows: usize,
+    width: usize,
+    source: impl Fn(usize, Range<usize>) -> Option<&'a [f32]> + Sync,
+) -> Vec<f32> {
+    // As an adjacency, every row has the one item that is itself.
+    let indptr: Vec<i32> = (0..=n_rows as i32).collect();
+    let body = |row, columns, out: &mut [f32], _: &mut [()]| {
+        if let Some(values) = source(row, columns) {
+            out.copy_from_slice(values);
+        }
+    };
+    fill_rows(&indptr, width, (0.0, ()), body).0
 }
 
 /// The pieces' places in an array. They follow each other, so no two share a place.

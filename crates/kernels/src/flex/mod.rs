@@ -2,6 +2,7 @@
 //!
 //! Other element types than f32 go through the reference.
 
+mod dense;
 mod dropout;
 mod fill;
 mod philox;
@@ -82,6 +83,38 @@ impl BlockOps for Flex {
             matrix(dropout::dropout(rows(&x), nodes, key, keep), nodes.len(), &x)
         })
     }
+
+    fn relu_dropout(
+        x: FloatTensor<Self>,
+        nodes: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::relu_dropout::<Self>(x, nodes, key, keep), {
+            let nodes = nodes.as_slice::<u32>().expect("node ids should be contiguous u32");
+            in_place(x, |values, width| dropout::relu_dropout(values, width, nodes, key, keep))
+        })
+    }
+
+    fn add_linear(
+        base: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::add_linear::<Self>(base, x, weight), {
+            let (x, weight) = (contiguous(x), contiguous(weight));
+            let n_rows = x.shape()[0];
+            if base.shape()[0] == n_rows {
+                in_place(base, |sum, _| dense::add_product(sum, dense_matrix(&x), dense_matrix(&weight)))
+            } else {
+                let base = contiguous(base);
+                let row = floats(&base);
+                let mut sum = fill::copied_rows(n_rows, row.len(), |_, columns| Some(&row[columns]));
+                dense::add_product(&mut sum, dense_matrix(&x), dense_matrix(&weight));
+                matrix(sum, n_rows, &base)
+            }
+        })
+    }
 }
 
 impl BlockAdjoints for Flex {
@@ -151,14 +184,46 @@ impl BlockAdjoints for Flex {
         })
     }
 
+    fn relu_dropout_adjoint(
+        output: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::relu_dropout_adjoint::<Self>(output, grad, keep), {
+            let output = contiguous(output);
+            in_place(grad, |grad, _| dropout::relu_dropout_adjoint(floats(&output), grad, keep))
+        })
+    }
+
+    fn linear_x_adjoint(grad: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::linear_x_adjoint::<Self>(grad, weight), {
+            let (grad, weight) = (contiguous(grad), contiguous(weight));
+            let values = dense::product(dense_matrix(&grad), dense_matrix(&weight).transposed());
+            FloatTensor::<Self>::from_data(TensorData::new(values, [grad.shape()[0], weight.shape()[0]]))
+        })
+    }
+
+    fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::linear_weight_adjoint::<Self>(x, grad), {
+            let (x, grad) = (contiguous(x), contiguous(grad));
+            let values = dense::product(dense_matrix(&x).transposed(), dense_matrix(&grad));
+            matrix(values, x.shape()[1], &grad)
+        })
+    }
+
+    fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::row_sum::<Self>(grad), {
+            let grad = contiguous(grad);
+            matrix(dense::column_sums(floats(&grad), grad.shape()[1]), 1, &grad)
+        })
+    }
+
     fn dst_rows_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::dst_rows_adjoint(block, grad), {
             let grad = contiguous(grad);
-            let n_values = block.n_src * grad.shape()[1];
-            let mut values = Vec::with_capacity(n_values);
-            values.extend_from_slice(floats(&grad));
-            values.resize(n_values, 0.0);
-            matrix(values, block.n_src, &grad)
+            let given = rows(&grad);
+            let own = |row, columns| (row < block.n_dst).then(|| given.row(row, &columns));
+            matrix(fill::copied_rows(block.n_src, given.width, own), block.n_src, &grad)
         })
     }
 }
@@ -166,6 +231,30 @@ impl BlockAdjoints for Flex {
 /// The tensor with its values one after the other; copies only if they are not.
 fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     if x.as_slice::<f32>().is_some() { x } else { x.to_contiguous() }
+}
+
+/// Changes the tensor's values where they are, or in a copy if something else refers to them. `change`
+/// is given the values, row by row, and the width of a row.
+fn in_place(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32], usize)) -> FloatTensor<Flex> {
+    let [n_rows, width] = x.shape().dims();
+    let mut x = contiguous(x);
+    // A view of a part of a larger tensor is copied, so that the rest is left alone and not kept.
+    let is_whole = x.storage::<f32>().len() == n_rows * width;
+    match x.try_storage_mut::<f32>().filter(|_| is_whole) {
+        Some(values) => {
+            change(values, width);
+            x
+        }
+        None => {
+            let mut values = floats(&x).to_vec();
+            change(&mut values, width);
+            matrix(values, n_rows, &x)
+        }
+    }
+}
+
+fn dense_matrix(x: &FloatTensor<Flex>) -> dense::Matrix<'_> {
+    dense::Matrix::new(floats(x), x.shape().dims())
 }
 
 fn floats(x: &FloatTensor<Flex>) -> &[f32] {

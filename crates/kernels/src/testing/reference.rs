@@ -36,6 +36,19 @@ pub fn dst_rows(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(reference::dst_rows::<Dispatch>(&block.adjacency(), x.into_dispatch()))
 }
 
+/// The reference of [`crate::ops::linear`].
+pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    Tensor::from_dispatch(reference::add_linear::<Dispatch>(base.into_dispatch(), x, weight))
+}
+
+/// The reference of [`crate::ops::relu_dropout`].
+pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
+    let key = key.fold(Domain::Dropout, layer as u64);
+    let nodes = nodes.clone().into_dispatch();
+    Tensor::from_dispatch(reference::relu_dropout::<Dispatch>(x.into_dispatch(), nodes, key, Keep::new(p)))
+}
+
 /// The reference of [`crate::ops::dropout`].
 pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
     let key = key.fold(Domain::Dropout, layer as u64);

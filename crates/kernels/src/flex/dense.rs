@@ -1,0 +1,177 @@
+//! Matrix products straight into the memory of the result. Burn's own product on Flex clears its result
+//! first and then copies it to another alignment: two more passes over memory that is new to the process.
+
+use std::mem::MaybeUninit;
+
+use gemm::Parallelism;
+use rayon::prelude::*;
+
+/// Products with fewer multiplications run in the calling thread.
+const LEAST_PARALLEL: usize = 192 * 192 * 192;
+
+/// Columns that a task of [`column_sums`] adds up: four cache lines of a row.
+const SUM_COLUMNS: usize = 64;
+
+/// A matrix to read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    values: &'a [f32],
+    shape: [usize; 2],
+    strides: [usize; 2],
+}
+
+impl<'a> Matrix<'a> {
+    /// A matrix that lies row by row.
+    ///
+    /// # Panics
+    /// When the number of values is another than the shape's.
+    pub(super) fn new(values: &'a [f32], shape: [usize; 2]) -> Self {
+        assert_eq!(values.len(), shape[0] * shape[1], "{} values for a {shape:?} matrix", values.len());
+        Self { values, shape, strides: [shape[1], 1] }
+    }
+
+    /// The same values with rows as columns.
+    pub(super) fn transposed(self) -> Self {
+        let Self { values, shape: [n_rows, n_columns], strides: [row, column] } = self;
+        Self { values, shape: [n_columns, n_rows], strides: [column, row] }
+    }
+}
+
+/// `left * right`, row by row.
+///
+/// # Panics
+/// When the inner dimensions differ.
+pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
+    let n_values = left.shape[0] * right.shape[1];
+    let mut out = Vec::with_capacity(n_values);
+    multiply(&mut out.spare_capacity_mut()[..n_values], left, right, Target::Overwrite);
+    // SAFETY: `multiply` wrote all of the first `n_values` places.
+    unsafe { out.set_len(n_values) };
+    out
+}
+
+/// Adds `left * right` to `out`, which lies row by row.
+///
+/// # Panics
+/// When the dimensions do not fit.
+pub(super) fn add_product(out: &mut [f32], left: Matrix<'_>, right: Matrix<'_>) {
+    // SAFETY: initialised floats are valid as places that may be uninitialised, and `multiply` writes
+    // nothing else than floats.
+    let places = unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<f32>]) };
+    multiply(places, left, right, Target::Add);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// What is there is not read.
+    Overwrite,
+    /// What is there must be initialised.
+    Add,
+}
+
+fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, target: Target) {
+    let [n_rows, inner] = left.shape;
+    let [right_rows, n_columns] = right.shape;
+    assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
+    assert_eq!(out.len(), n_rows * n_columns, "places for a {n_rows} x {n_columns} product");
+    if inner == 0 && target == Target::Overwrite {
+        out.fill(MaybeUninit::new(0.0));
+        return;
+    }
+    let parallel = n_rows.saturating_mul(n_columns).saturating_mul(inner) >= LEAST_PARALLEL;
+    let parallelism = if parallel { Parallelism::Rayon(0) } else { Parallelism::None };
+    // SAFETY: the lengths were checked against shapes and strides above and in `Matrix::new`, so that every
+    // place that is read or written lies within its slice, and `out` is borrowed alone. Without
+    // `read_dst` the product only writes to `out`; with it, the caller has initialised it.
+    unsafe {
+        gemm::gemm(
+            n_rows,
+            n_columns,
+            inner,
+            out.as_mut_ptr().cast::<f32>(),
+            1,
+            n_columns as isize,
+            target == Target::Add,
+            left.values.as_ptr(),
+            left.strides[1] as isize,
+            left.strides[0] as isize,
+            right.values.as_ptr(),
+            right.strides[1] as isize,
+            right.strides[0] as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+/// The sum of each column, from the first row to the last whatever the number of threads.
+pub(super) fn column_sums(values: &[f32], width: usize) -> Vec<f32> {
+    let mut sums = vec![0.0; width];
+    sums.par_chunks_mut(SUM_COLUMNS).enumerate().for_each(|(chunk, sums)| {
+        let start = chunk * SUM_COLUMNS;
+        for row in values.chunks_exact(width) {
+            for (sum, value) in sums.iter_mut().zip(&row[start..]) {
+                *sum += value;
+            }
+        }
+    });
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp(n: usize) -> Vec<f32> {
+        (0..n).map(|i| (i * 7 % 11) as f32 - 5.0).collect()
+    }
+
+    /// By the definition; whole numbers, so that the order of the additions does not matter.
+    fn reference(left: &[f32], right: &[f32], [n, inner, m]: [usize; 3]) -> Vec<f32> {
+        let cell = |i: usize, j: usize| (0..inner).map(|k| left[i * inner + k] * right[k * m + j]).sum();
+        (0..n).flat_map(|i| (0..m).map(move |j| (i, j))).map(|(i, j)| cell(i, j)).collect()
+    }
+
+    #[test]
+    fn products_are_right_for_ragged_shapes() {
+        for [n, inner, m] in
+            [[1, 1, 1], [3, 5, 4], [17, 33, 65], [300, 200, 201], [0, 4, 3], [4, 0, 3], [4, 3, 0]]
+        {
+            let (left, right) = (ramp(n * inner), ramp(inner * m));
+            let expected = reference(&left, &right, [n, inner, m]);
+            let (a, b) = (Matrix::new(&left, [n, inner]), Matrix::new(&right, [inner, m]));
+            assert_eq!(product(a, b), expected, "{n} x {inner} x {m}");
+            let mut sum = vec![2.0; n * m];
+            add_product(&mut sum, a, b);
+            assert!(sum.iter().zip(&expected).all(|(sum, product)| *sum == product + 2.0));
+            let turned = product(b.transposed(), a.transposed());
+            let expected: Vec<f32> =
+                (0..m * n).map(|at| expected[at % n.max(1) * m + at / n.max(1)]).collect();
+            assert_eq!(turned, expected, "transposed {n} x {inner} x {m}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the inner dimensions of a product differ")]
+    fn dimensions_that_do_not_fit_are_found() {
+        product(Matrix::new(&[0.0; 6], [2, 3]), Matrix::new(&[0.0; 4], [2, 2]));
+    }
+
+    #[test]
+    #[should_panic(expected = "5 values for a [2, 3] matrix")]
+    fn values_that_make_no_matrix_are_found() {
+        Matrix::new(&[0.0; 5], [2, 3]);
+    }
+
+    #[test]
+    fn columns_add_up() {
+        let values: Vec<f32> = (0..3 * 130).map(|at| at as f32).collect();
+        let sums = column_sums(&values, 130);
+        assert!(sums.iter().enumerate().all(|(column, sum)| *sum == (3 * column + 390) as f32));
+        assert_eq!(column_sums(&[], 2), [0.0, 0.0]);
+    }
+}

@@ -1,0 +1,177 @@
+//! Dense layers and ReLU with dropout: parity with the reference, gradients, memory that is shared.
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use kiln_kernels::ops::{self, linear, relu_dropout};
+use kiln_kernels::testing::{Launches, check_close, check_gradient, launches_of, ramp, reference, values};
+use kiln_sample::RngKey;
+
+/// Sums of up to 600 products in two orders.
+const PRODUCT_TOLERANCE: f32 = 1e-4;
+
+fn nodes(n: u32) -> Tensor<1, Int> {
+    let ids = TensorData::new((0..n).map(|row| row * 7 + 1).collect::<Vec<u32>>(), [n as usize]);
+    Tensor::from_data(ids, (&Device::flex(), DType::U32))
+}
+
+#[test]
+fn linear_equals_its_reference_for_ragged_shapes() {
+    let device = Device::flex();
+    for [n, d_in, d_out] in [[1, 1, 1], [3, 602, 5], [500, 128, 256], [0, 4, 3], [700, 5, 3], [2, 0, 4]] {
+        for base_rows in [n, 1] {
+            let (base, x) = (ramp([base_rows, d_out], &device), ramp([n, d_in], &device));
+            let weight = ramp([d_in, d_out], &device);
+            let expected = match n * d_in {
+                0 => values(base.clone()).into_iter().cycle().take(n * d_out).collect(),
+                _ => values(reference::linear(base.clone(), x.clone(), weight.clone())),
+            };
+            let sum = linear(base.clone(), x, weight);
+            assert_eq!(sum.dims(), [n, d_out]);
+            check_close(&values(sum), &expected, PRODUCT_TOLERANCE);
+            assert_eq!(values(base), values(ramp([base_rows, d_out], &device)), "a shared base is kept");
+        }
+    }
+}
+
+#[test]
+fn linear_reads_views_and_leaves_them_alone() {
+    let device = Device::flex();
+    let whole = ramp([9, 6], &device);
+    let kept = values(whole.clone());
+    let (base, x) = (whole.clone().slice([2..5, 1..4]), whole.clone().slice([0..3, 2..6]));
+    let weight = ramp([3, 4], &device).transpose();
+    let expected = values(reference::linear(base.clone(), x.clone(), weight.clone()));
+    check_close(&values(linear(base, x, weight)), &expected, PRODUCT_TOLERANCE);
+    // A view of the first rows of a tensor that nothing else refers to.
+    let base = ramp([9, 4], &device).slice([0..3, 0..4]);
+    let x = ramp([3, 2], &device);
+    let sum = linear(base.clone(), x.clone(), ramp([2, 4], &device));
+    assert_eq!(sum.dims(), [3, 4]);
+    check_close(&values(sum), &values(reference::linear(base, x, ramp([2, 4], &device))), PRODUCT_TOLERANCE);
+    assert_eq!(values(whole), kept);
+}
+
+#[test]
+fn all_gradients_of_linear_are_right() {
+    let device = Device::flex();
+    for base_rows in [4, 1] {
+        let base = ramp([base_rows, 3], &device);
+        let (x, weight) = (ramp([4, 5], &device), ramp([5, 3], &device));
+        check_gradient(base.clone(), |base| linear(base, x.clone(), weight.clone()));
+        check_gradient(x.clone(), |x| linear(base.clone(), x, weight.clone()));
+        check_gradient(weight.clone(), |weight| linear(base.clone(), x.clone(), weight));
+    }
+}
+
+#[test]
+fn gradients_of_linear_equal_the_references_on_large_shapes() {
+    let device = Device::flex().autodiff();
+    type Linear = fn(Tensor<2>, Tensor<2>, Tensor<2>) -> Tensor<2>;
+    let gradients = |linear: Linear| {
+        let base = ramp([1, 70], &device).require_grad();
+        let x = ramp([600, 130], &device).require_grad();
+        let weight = ramp([130, 70], &device).require_grad();
+        let sum = linear(base.clone(), x.clone(), weight.clone());
+        let grads = (sum * ramp([600, 70], &device)).sum().backward();
+        let gradient = |of: &Tensor<2>| values(of.grad(&grads).expect("the gradient should exist"));
+        [gradient(&base), gradient(&x), gradient(&weight)].concat()
+    };
+    let run = || check_close(&gradients(linear), &gradients(reference::linear), PRODUCT_TOLERANCE);
+    // One product forward, two and a sum of rows backward; the reference's are Burn's own.
+    assert_eq!(launches_of(run), Launches { direct: 4, reference: 0 });
+}
+
+#[test]
+fn an_untracked_input_costs_no_gradient() {
+    let device = Device::flex().autodiff();
+    let run = || {
+        let weight = ramp([5, 3], &device).require_grad();
+        let x = ramp([4, 5], &device.clone().inner()).autodiff();
+        let base = ramp([1, 3], &device);
+        linear(base, x, weight).sum().backward();
+    };
+    assert_eq!(launches_of(run), Launches { direct: 2, reference: 0 });
+}
+
+#[test]
+fn relu_dropout_is_relu_and_then_dropout() {
+    let device = Device::flex();
+    for (n, width) in [(1u32, 1usize), (300, 7), (500, 256), (0, 3), (4, 0)] {
+        for p in [0.0, 0.3] {
+            let x = ramp([n as usize, width], &device);
+            let relu = burn::tensor::activation::relu(x.clone());
+            let expected = values(ops::dropout(relu, &nodes(n), RngKey::new(3), 2, p));
+            let kept = values(x.clone());
+            let got = values(relu_dropout(x.clone(), &nodes(n), RngKey::new(3), 2, p));
+            assert_eq!(got, expected, "{n} x {width}, p {p}");
+            assert_eq!(values(x), kept, "a shared input is kept");
+        }
+    }
+    let x = ramp([40, 9], &device);
+    let expected = values(reference::relu_dropout(x.clone(), &nodes(40), RngKey::new(3), 2, 0.5));
+    assert_eq!(values(relu_dropout(x, &nodes(40), RngKey::new(3), 2, 0.5)), expected);
+}
+
+#[test]
+fn what_is_not_a_number_stays_so() {
+    let x = Tensor::<2>::from_data([[f32::NAN, -1.0, 2.0]], &Device::flex());
+    let got = values(relu_dropout(x, &nodes(1), RngKey::new(0), 0, 0.0));
+    assert!(got[0].is_nan());
+    assert_eq!(got[1..], [0.0, 2.0]);
+}
+
+#[test]
+fn the_gradient_of_relu_dropout_is_right() {
+    // Away from the kink at 0 by more than the finite differences' step.
+    let x = ramp([6, 10], &Device::flex());
+    let x = x.clone() + x.sign() * 0.1;
+    check_gradient(x, |x| relu_dropout(x, &nodes(6), RngKey::new(1), 0, 0.4));
+}
+
+#[test]
+fn the_mask_is_drawn_once_a_step() {
+    let device = Device::flex().autodiff();
+    let x = ramp([30, 50], &device).require_grad();
+    let run = || {
+        let result = relu_dropout(x.clone(), &nodes(30), RngKey::new(8), 1, 0.3);
+        let gradient = x.grad(&result.clone().sum().backward()).expect("the gradient should exist");
+        let passes: Vec<bool> = values(gradient).iter().map(|value| *value != 0.0).collect();
+        let kept: Vec<bool> = values(result).iter().map(|value| *value != 0.0).collect();
+        assert_eq!(passes, kept);
+    };
+    assert_eq!(launches_of(run), Launches { direct: 2, reference: 0 });
+}
+
+#[test]
+fn bits_do_not_depend_on_the_number_of_threads() {
+    let bits = |n_threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+        pool.expect("a small pool should start").install(|| {
+            let device = Device::flex().autodiff();
+            let x = ramp([3000, 128], &device).require_grad();
+            let weight = ramp([128, 256], &device).require_grad();
+            let bias = ramp([1, 256], &device).require_grad();
+            let hidden = linear(bias.clone(), x.clone(), weight.clone());
+            let hidden = relu_dropout(hidden, &nodes(3000), RngKey::new(1), 0, 0.5);
+            let grads = (hidden.clone() * ramp([3000, 256], &device)).sum().backward();
+            let gradient = |of: &Tensor<2>| values(of.grad(&grads).expect("the gradient should exist"));
+            let all = [values(hidden), gradient(&x), gradient(&weight), gradient(&bias)].concat();
+            all.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+        })
+    };
+    let one = bits(1);
+    assert!(one == bits(2) && one == bits(5));
+}
+
+#[test]
+#[should_panic(expected = "a base of 2 rows for 3 rows")]
+fn a_base_has_one_row_or_all() {
+    let device = Device::flex();
+    let _ = linear(ramp([2, 4], &device), ramp([3, 5], &device), ramp([5, 4], &device));
+}
+
+#[test]
+#[should_panic(expected = "rows of 5 values for a weight of 6 rows")]
+fn the_weight_fits_the_rows() {
+    let device = Device::flex();
+    let _ = linear(ramp([1, 4], &device), ramp([3, 5], &device), ramp([6, 4], &device));
+}

@@ -1,0 +1,49 @@
+//! On the built-in data set: how a step is cut into ranks changes nobody's picks.
+
+use std::collections::HashMap;
+
+use kiln_graph::{Block, EdgeId, NodeId};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass, Shard};
+use kiln_sample::{Fanout, NeighborSampler};
+
+/// The batches of an epoch, as one rank sees them.
+fn batches(data: &kiln_data::Dataset, batch_size: usize, shard: Shard) -> Vec<MiniBatch> {
+    let config = ItemSamplerConfig { batch_size, seed: 7, shard, ..ItemSamplerConfig::default() };
+    let items = ItemSampler::new(data.split.train.clone(), config).expect("the configuration is valid");
+    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(10); 3]);
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let loader = Loader::new(items, fetch, LoaderConfig::default()).expect("the configuration is valid");
+    let batches: Result<Vec<_>, _> = loader.epoch(Pass::Train { epoch: 1 }).take(2).collect();
+    batches.expect("the built-in data should load")
+}
+
+fn picks(block: &Block) -> HashMap<NodeId, &[EdgeId]> {
+    let of_row =
+        |row: usize| &block.edge_ids()[block.indptr()[row] as usize..block.indptr()[row + 1] as usize];
+    block.dsts().iter().enumerate().map(|(row, &dst)| (dst, of_row(row))).collect()
+}
+
+#[test]
+fn four_ranks_of_1024_seeds_pick_what_one_rank_of_4096_picks() {
+    let data = kiln_data::debian_packages().expect("the built-in data should load");
+    let whole = batches(&data, 4096, Shard::default());
+    let ranks: Vec<_> = (0..4).map(|rank| batches(&data, 1024, Shard { rank, world_size: 4 })).collect();
+    for (step, whole) in whole.iter().enumerate() {
+        let seeds: Vec<NodeId> =
+            ranks.iter().flat_map(|rank| rank[step].seeds.as_nodes().iter().copied()).collect();
+        assert_eq!(seeds, whole.seeds.as_nodes(), "seeds of step {step}");
+        for layer in 0..3 {
+            let expected = picks(&whole.blocks[layer]);
+            let mut seen: HashMap<NodeId, &[EdgeId]> = HashMap::new();
+            for rank in &ranks {
+                seen.extend(picks(&rank[step].blocks[layer]));
+            }
+            for rank in &ranks {
+                for (node, edges) in picks(&rank[step].blocks[layer]) {
+                    assert_eq!(expected.get(&node), Some(&edges), "node {} in layer {layer}", node.0);
+                }
+            }
+            assert_eq!(seen.len(), expected.len(), "nodes in layer {layer} of step {step}");
+        }
+    }
+}
