@@ -16,10 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let features = &input.dataset.features;
         let mut rows = RowBuf::empty(features.row_type());
         features.gather(nodes, &mut rows)?;
-        group.throughput(Throughput::ElementsAndBytes {
-            elements: nodes.len() as u64,
-            bytes: rows.n_bytes() as u64,
-        });
+        group.throughput(Throughput::Elements(nodes.len() as u64));
         let variant = format!("dense-{}x{}", features.row_type(), features.dim());
         group.bench_function(BenchmarkId::new(variant, input.name), |bencher| {
             bencher.iter(|| features.gather(nodes, &mut rows).expect("input nodes should have features"));

@@ -87,9 +87,6 @@ struct Measurement {
     max_ns: f64,
     /// How many of the stage's things (sampled edges, rows, …) one iteration handles.
     n_elements: u64,
-    /// How many bytes one iteration moves, where the bench says so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n_bytes: Option<u64>,
 }
 
 /// Runs the chosen stages, prints a line per bench, then saves and compares as asked.
@@ -153,7 +150,6 @@ struct BenchmarkFile {
 #[derive(Debug, Deserialize)]
 enum Throughput {
     Elements(u64),
-    ElementsAndBytes { elements: u64, bytes: u64 },
 }
 
 /// Criterion's `sample.json`: the time of each sample in nanoseconds, and its iterations.
@@ -184,10 +180,8 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 
 fn measurement(bench: BenchmarkFile, sample: &SampleFile) -> Result<Measurement> {
     let name = bench.full_id;
-    let (n_elements, n_bytes) = match bench.throughput {
-        Some(Throughput::Elements(elements)) => (elements, None),
-        Some(Throughput::ElementsAndBytes { elements, bytes }) => (elements, Some(bytes)),
-        None => bail!("bench {name} does not say how many elements it handles"),
+    let Some(Throughput::Elements(n_elements)) = bench.throughput else {
+        bail!("bench {name} does not say how many elements it handles");
     };
     let mut times: Vec<f64> = sample.times.iter().zip(&sample.iters).map(|(ns, n)| ns / n).collect();
     times.sort_by(f64::total_cmp);
@@ -196,13 +190,13 @@ fn measurement(bench: BenchmarkFile, sample: &SampleFile) -> Result<Measurement>
     };
     // Two middle values of an even number are averaged.
     let median_ns = (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2.0;
-    Ok(Measurement { name, min_ns, median_ns, max_ns, n_elements, n_bytes })
+    Ok(Measurement { name, min_ns, median_ns, max_ns, n_elements })
 }
 
 /// `sample/neighbor/rmat-17   1.20 / 1.25 / 1.40 ms   80.1 M sampled edges/s`: minimum, median, maximum,
 /// and the rate of the median.
 fn line_of(bench: &Measurement, counts: &str) -> String {
-    let Measurement { name, min_ns, median_ns, max_ns, n_elements, n_bytes } = bench;
+    let Measurement { name, min_ns, median_ns, max_ns, n_elements } = bench;
     let (unit, unit_ns) = match *median_ns {
         ns if ns < 1e3 => ("ns", 1.0),
         ns if ns < 1e6 => ("µs", 1e3),
@@ -216,8 +210,7 @@ fn line_of(bench: &Measurement, counts: &str) -> String {
         rate if rate < 1e6 => ("k ", rate / 1e3),
         rate => ("M ", rate / 1e6),
     };
-    let bytes = n_bytes.map(|n| format!("  {:.2} GB/s", n as f64 / median_ns)).unwrap_or_default();
-    format!("{name:<48} {min:.3} / {median:.3} / {max:.3} {unit}  {rate:.2} {prefix}{counts}/s{bytes}")
+    format!("{name:<48} {min:.3} / {median:.3} / {max:.3} {unit}  {rate:.2} {prefix}{counts}/s")
 }
 
 fn print_comparison(benches: &[Measurement], base: &Run, name: &str) {
@@ -299,15 +292,14 @@ mod tests {
         let sample = SampleFile { iters: vec![1.0, 2.0, 4.0, 2.0], times: vec![9e6, 4e6, 4e6, 6e6] };
         let found = measurement(bench(r#"{"Elements": 5}"#), &sample).unwrap();
         assert_eq!((found.min_ns, found.median_ns, found.max_ns), (1e6, 2.5e6, 9e6));
-        assert_eq!((found.n_elements, found.n_bytes), (5, None));
+        assert_eq!(found.n_elements, 5);
     }
 
     #[test]
-    fn a_line_has_times_and_the_rates_of_the_median() {
+    fn a_line_has_times_and_the_rate_of_the_median() {
         let sample = SampleFile { iters: vec![1.0, 1.0, 1.0], times: vec![1e6, 2e6, 3e6] };
-        let throughput = r#"{"ElementsAndBytes": {"elements": 1000, "bytes": 4000000}}"#;
-        let line = line_of(&measurement(bench(throughput), &sample).unwrap(), "rows");
-        assert!(line.ends_with("1.000 / 2.000 / 3.000 ms  500.00 k rows/s  2.00 GB/s"), "{line}");
+        let line = line_of(&measurement(bench(r#"{"Elements": 1000}"#), &sample).unwrap(), "rows");
+        assert!(line.ends_with("1.000 / 2.000 / 3.000 ms  500.00 k rows/s"), "{line}");
     }
 
     #[test]

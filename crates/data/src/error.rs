@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use crate::npy;
+
 /// Why a data set could not be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,13 +16,21 @@ pub enum Error {
         /// What it is.
         got: String,
     },
-    /// A file could not be read or decompressed, or is no array of the expected element type.
+    /// A file could not be read or decompressed.
     #[error("{path}: {source}")]
     Io {
         /// The file; for the built-in set, its name.
         path: PathBuf,
         /// What is wrong with it.
         source: std::io::Error,
+    },
+    /// A file is no array of the expected element type.
+    #[error("{path}: {source}")]
+    Npy {
+        /// The file; for the built-in set, its name.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: npy::Error,
     },
     /// The manifest is not what a reader of this version expects.
     #[error("{path}: {source}")]

@@ -5,9 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use npyz::{Deserialize, NpyFile};
 
-use crate::{Error, Result};
+use crate::{Error, Result, npy};
 
 /// Where the files are.
 #[derive(Debug, Clone, Copy)]
@@ -41,10 +40,9 @@ impl Files<'_> {
     }
 
     /// The values of an `.npy.gz` file, row-major.
-    pub(crate) fn read_npy<T: Deserialize>(&self, name: &'static str) -> Result<Vec<T>> {
-        let bytes = self.read_gz(name)?;
-        let values = NpyFile::new(&bytes[..]).and_then(|file| file.into_vec());
-        values.map_err(|source| Error::Io { path: self.path(name), source })
+    pub(crate) fn read_npy<T: npy::Element>(&self, name: &'static str) -> Result<Vec<T>> {
+        let array = npy::read(&self.read_gz(name)?);
+        array.map(|array| array.values).map_err(|source| Error::Npy { path: self.path(name), source })
     }
 
     /// What to call a file in messages.

@@ -16,6 +16,7 @@ mod debian;
 mod error;
 mod files;
 mod names;
+pub mod npy;
 pub mod synthetic;
 
 pub use dataset::{Dataset, Split};

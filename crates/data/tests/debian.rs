@@ -232,7 +232,7 @@ fn damaged_files_are_errors() {
     let arc = read_with("dst.npy.gz", last_byte(1));
     assert!(matches!(arc, Error::Graph(kiln_graph::Error::NodeOutOfRange { .. })), "{arc}");
     let wrong_type = read_with("words.npy.gz", |_| gunzip(&folder().join("idf.npy.gz")));
-    assert!(matches!(wrong_type, Error::Io { .. }), "{wrong_type}");
+    assert!(matches!(wrong_type, Error::Npy { .. }), "{wrong_type}");
     let name = read_with("names.txt.gz", |bytes| [bytes, b"more\n".to_vec()].concat());
     assert_eq!(name.to_string(), "labels.npy.gz: the number of nodes is 63437, expected 63438");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
-use npyz::{AutoSerialize, WriteOptions, WriterBuilder};
+use kiln_data::npy;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -58,30 +58,30 @@ struct Source<'a> {
 
 impl DataSet {
     /// Each file's name without `.gz`, and its bytes before compression.
-    pub(super) fn contents(&self) -> Result<BTreeMap<&'static str, Vec<u8>>> {
+    pub(super) fn contents(&self) -> BTreeMap<&'static str, Vec<u8>> {
         let (n_nodes, n_words) = (self.packages.list.len(), self.features.idf.len());
         let names = self.packages.list.iter().fold(String::new(), |all, package| all + &package.name + "\n");
         let by_word = [n_words, self.features.n_columns];
-        Ok(BTreeMap::from([
+        BTreeMap::from([
             ("names.txt", names.into_bytes()),
-            ("src.npy", npy(&self.arcs.srcs, &[self.arcs.srcs.len()])?),
-            ("dst.npy", npy(&self.arcs.dsts, &[self.arcs.dsts.len()])?),
-            ("edge_types.npy", npy(&self.arcs.types, &[self.arcs.types.len()])?),
-            ("labels.npy", npy(&self.labels.classes, &[n_nodes])?),
-            ("split.npy", npy(&self.labels.parts, &[n_nodes])?),
-            ("word_indptr.npy", npy(&self.features.word_indptr, &[n_nodes + 1])?),
-            ("words.npy", npy(&self.features.words, &[self.features.words.len()])?),
-            ("idf.npy", npy(&self.features.idf, &[n_words])?),
-            ("word_vectors.npy", npy(&self.features.word_vectors, &by_word)?),
-            ("scales.npy", npy(&self.features.scales, &[n_words])?),
-        ]))
+            ("src.npy", npy::write(&self.arcs.srcs, &[self.arcs.srcs.len()])),
+            ("dst.npy", npy::write(&self.arcs.dsts, &[self.arcs.dsts.len()])),
+            ("edge_types.npy", npy::write(&self.arcs.types, &[self.arcs.types.len()])),
+            ("labels.npy", npy::write(&self.labels.classes, &[n_nodes])),
+            ("split.npy", npy::write(&self.labels.parts, &[n_nodes])),
+            ("word_indptr.npy", npy::write(&self.features.word_indptr, &[n_nodes + 1])),
+            ("words.npy", npy::write(&self.features.words, &[self.features.words.len()])),
+            ("idf.npy", npy::write(&self.features.idf, &[n_words])),
+            ("word_vectors.npy", npy::write(&self.features.word_vectors, &by_word)),
+            ("scales.npy", npy::write(&self.features.scales, &[n_words])),
+        ])
     }
 
     /// Writes all files into a folder, which is made if need be.
     pub(super) fn write(&self, out: &Path) -> Result<()> {
         fs::create_dir_all(out)?;
         let mut sha256 = BTreeMap::new();
-        for (name, bytes) in self.contents()? {
+        for (name, bytes) in self.contents() {
             let file = format!("{name}.gz");
             fs::write(out.join(&file), gzip(&bytes)?).with_context(|| file.clone())?;
             sha256.insert(file, hex(&Sha256::digest(&bytes)));
@@ -167,15 +167,6 @@ impl DataSet {
         line("majority-class accuracy", format!("{:.4}", self.labels.majority_accuracy()));
         text
     }
-}
-
-fn npy<T: AutoSerialize>(values: &[T], shape: &[usize]) -> Result<Vec<u8>> {
-    let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
-    let mut bytes = Vec::new();
-    let mut writer = WriteOptions::new().default_dtype().shape(&shape).writer(&mut bytes).begin_nd()?;
-    writer.extend(values)?;
-    writer.finish()?;
-    Ok(bytes)
 }
 
 /// Compresses without a time stamp, a file name or a mark of the system.
