@@ -1,7 +1,6 @@
 //! Readers of single flags: each gives the value or a message that says what was expected.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use anyhow::Context;
@@ -27,7 +26,7 @@ pub fn parse<A: CommandFactory + FromArgMatches>() -> (A, BTreeMap<String, Strin
 /// Data sets that an example can train on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DataName {
-    /// The packages of Debian bookworm, built in: 63,666 nodes, real.
+    /// The packages of Debian bookworm, built in: 63,437 nodes, real.
     DebianPackages,
     /// A stochastic block model of 10,000 nodes, made on the spot.
     Sbm,
@@ -92,23 +91,35 @@ pub fn device(text: &str) -> Result<Device, String> {
     }
 }
 
-/// Reads a number of threads.
+/// Reads a number of threads that compute.
 ///
 /// # Errors
 /// A message that says what is expected.
 pub fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n_threads @ 1..=1024) => Ok(n_threads),
-        _ => Err("expected a whole number from 1 to 1024".into()),
-    }
+    whole(text, 1, 1024)
 }
 
-/// Reads a count that cannot be zero.
+/// Reads a number of threads that sample and gather.
 ///
 /// # Errors
 /// A message that says what is expected.
-pub fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse::<NonZeroUsize>().map(NonZeroUsize::get).map_err(|_| "expected a whole number above 0".into())
+pub fn workers(text: &str) -> Result<usize, String> {
+    whole(text, 0, 1024)
+}
+
+/// Reads a width, a batch size or a number of epochs.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn size(text: &str) -> Result<usize, String> {
+    whole(text, 1, 1_000_000)
+}
+
+fn whole(text: &str, min: usize, max: usize) -> Result<usize, String> {
+    match text.parse() {
+        Ok(value) if (min..=max).contains(&value) => Ok(value),
+        _ => Err(format!("expected a whole number from {min} to {max}")),
+    }
 }
 
 /// Reads a probability of dropping, below 1.

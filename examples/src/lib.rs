@@ -3,4 +3,4 @@
 pub mod flags;
 mod progress;
 
-pub use progress::Progress;
+pub use progress::{Progress, say};

@@ -1,8 +1,16 @@
 //! Shows how far an epoch is: a bar on a terminal, nothing elsewhere, where the lines of whole epochs
 //! are enough.
 
+use std::fmt;
+use std::io::{self, Write};
+
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln_train::{Counts, EpochReport, Observer, StepReport};
+
+/// Prints a line. That nobody reads it any more (`| head`) is no reason to stop a run that writes files.
+pub fn say(line: impl fmt::Display) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
 
 /// Progress over all steps of a run.
 #[derive(Debug)]
@@ -15,7 +23,7 @@ pub struct Progress {
 impl Progress {
     /// A bar for `n_epochs` of `n_steps` each, on standard error if that is a terminal.
     pub fn new(n_epochs: usize, n_steps: usize) -> Self {
-        let bar = ProgressBar::new((n_epochs * n_steps) as u64);
+        let bar = ProgressBar::new(n_epochs.saturating_mul(n_steps) as u64);
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self { bar, n_epochs, n_seeds: 0 }
@@ -46,6 +54,6 @@ impl Observer for Progress {
             train.counts.total as f64 / seconds,
             if is_best { "  *" } else { "" },
         );
-        self.bar.suspend(|| println!("{line}"));
+        self.bar.suspend(|| say(line));
     }
 }

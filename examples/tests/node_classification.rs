@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn run(args: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_node_classification")).args(args).output();
@@ -82,6 +82,42 @@ fn a_run_leaves_all_that_is_needed_to_check_it() {
     assert!(text(&again.stderr).contains("is not empty"), "{}", text(&again.stderr));
 }
 
+/// A reader that goes away does not stop a run; a refused run leaves no folder behind.
+#[test]
+fn neither_a_closed_pipe_nor_a_refused_run_does_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let binary = env!("CARGO_BIN_EXE_node_classification");
+    let mut command = Command::new(binary);
+    command.args(["--data", "sbm", "--epochs", "2", "--hidden", "8", "--out"]).arg(&out);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(out.join("summary.json").exists());
+
+    let refused = folder.path().join("refused");
+    let output = run(&["--data", "sbm", "--hidden", "900000", "--fanouts", "2,2", "--lr", "1e-3", "--out"]
+        .iter()
+        .copied()
+        .chain([refused.to_str().unwrap(), "--workers", "5000"])
+        .collect::<Vec<_>>());
+    assert!(!output.status.success());
+    assert!(!refused.exists());
+}
+
+/// A learning rate that throws the model away ends in an error, not in a result.
+#[test]
+fn a_run_that_diverges_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let flags = ["--data", "sbm", "--epochs", "1", "--lr", "1e30", "--batch-size", "100000", "--out"];
+    let output = run(&[&flags[..], &[out.to_str().unwrap()]].concat());
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("lower the learning rate"), "{}", text(&output.stderr));
+    assert!(!out.join("summary.json").exists());
+}
+
 #[test]
 fn every_bad_flag_is_refused_with_what_was_expected() {
     let cases = [
@@ -89,10 +125,10 @@ fn every_bad_flag_is_refused_with_what_was_expected() {
         (["--fanouts", "10,x"], "expected one number a layer"),
         (["--fanouts", ""], "expected one number a layer"),
         (["--fanouts", "10,-1"], "expected one number a layer"),
-        (["--batch-size", "0"], "expected a whole number above 0"),
-        (["--hidden", "0"], "expected a whole number above 0"),
-        (["--epochs", "0"], "expected a whole number above 0"),
-        (["--epochs", "two"], "expected a whole number above 0"),
+        (["--batch-size", "0"], "expected a whole number from 1 to 1000000"),
+        (["--hidden", "0"], "expected a whole number from 1 to 1000000"),
+        (["--epochs", "0"], "expected a whole number from 1 to 1000000"),
+        (["--epochs", "two"], "expected a whole number from 1 to 1000000"),
         (["--lr", "0"], "expected a number above 0"),
         (["--lr", "nan"], "expected a number above 0"),
         (["--lr", "inf"], "expected a number above 0"),
@@ -101,8 +137,9 @@ fn every_bad_flag_is_refused_with_what_was_expected() {
         (["--weight-decay", "-1"], "expected 0 or a number above it"),
         (["--standardize", "maybe"], "possible values: true, false"),
         (["--seed", "-3"], "invalid digit"),
-        (["--workers", "many"], "invalid digit"),
-        (["--workers", "1000000"], "workers are too many"),
+        (["--workers", "many"], "expected a whole number from 0 to 1024"),
+        (["--hidden", "9223372036854775808"], "expected a whole number from 1 to 1000000"),
+        (["--workers", "1000000"], "expected a whole number from 0 to 1024"),
         (["--threads", "0"], "expected a whole number from 1 to 1024"),
         (["--device", "tpu"], "this build has the device `cpu` only"),
         (["--out", "/dev/null/run"], "/dev/null/run"),

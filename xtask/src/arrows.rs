@@ -52,7 +52,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
-    // xtask is built before anything else, so it stays light.
+    // xtask is built before anything else, so it stays light: of ours it has what writes data sets.
     Row { name: "xtask", normal: &["kiln-data"], dev: &[], tensors: Forbidden },
 ];
 

@@ -45,7 +45,7 @@ struct DebianPackages {
     /// Folder that the files are written to.
     #[arg(long, default_value = "crates/data/datasets/debian-packages")]
     out: PathBuf,
-    /// A `Packages` file, plain or .gz; without it, the index of bookworm main/amd64 that apt has here.
+    /// A `Packages` file, plain or .gz, or `-` for standard input (`apt-cache dumpavail | …`); without it, the index of bookworm main/amd64 that apt has here.
     #[arg(long)]
     packages: Option<PathBuf>,
 }
@@ -91,5 +91,13 @@ fn make(index: &Index, rules: Rules) -> Result<DataSet> {
     let arcs = Arcs::new(&packages);
     let labels = Labels::new(&packages, rules);
     let features = Features::new(&packages, rules)?;
-    Ok(DataSet { origin: index.origin.clone(), rules, packages, arcs, labels, features })
+    Ok(DataSet {
+        origin: index.origin.clone(),
+        distribution: index.distribution,
+        rules,
+        packages,
+        arcs,
+        labels,
+        features,
+    })
 }

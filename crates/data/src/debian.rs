@@ -66,6 +66,8 @@ pub fn debian_packages() -> Result<Dataset> {
 
 /// A set like [`debian_packages`] from a folder that `cargo xtask data debian-packages --out` wrote.
 ///
+/// Shapes, ranges and counts are checked, the manifest's hashes are not.
+///
 /// # Errors
 /// [`Error::Io`] and [`Error::Manifest`] for files that are missing or no such files, [`Error::Format`]
 /// for those of another version, [`Error::Inconsistent`], [`Error::Graph`] and [`Error::Feature`] for

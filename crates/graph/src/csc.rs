@@ -1,6 +1,7 @@
 use crate::{Buf, EdgeId, Error, NodeId, Result};
 
-/// A directed graph by in-neighbours: for each destination, the sources of its edges, ascending.
+/// A directed graph by in-neighbours: for each destination, the sources of its edges, ascending where
+/// [`CscBuilder`](crate::CscBuilder) made it; arrays from elsewhere keep their order.
 ///
 /// ```text
 /// 0 -> 2, 1 -> 2, 2 -> 0        indptr  = [0, 1, 1, 3]
@@ -120,10 +121,10 @@ impl Csc {
         self.edge_types.as_deref()
     }
 
-    /// The sources of the edges into `dst`, ascending.
+    /// The sources of the edges into `dst`.
     ///
     /// # Panics
-    /// When `dst` is not a node of the graph.
+    /// When `dst` is not a node of the graph, or `indptr` falls there ([`Csc::validate`]).
     pub fn in_neighbors(&self, dst: NodeId) -> &[NodeId] {
         &self.indices[self.indptr[dst.index()] as usize..self.indptr[dst.index() + 1] as usize]
     }
@@ -136,12 +137,12 @@ impl Csc {
         EdgeId(self.indptr[dst.index()])
     }
 
-    /// How many edges end in `dst`.
+    /// How many edges end in `dst`; 0 where `indptr` falls ([`Csc::validate`]).
     ///
     /// # Panics
     /// When `dst` is not a node of the graph.
     pub fn in_degree(&self, dst: NodeId) -> u64 {
-        self.indptr[dst.index() + 1] - self.indptr[dst.index()]
+        self.indptr[dst.index() + 1].saturating_sub(self.indptr[dst.index()])
     }
 
     /// Bytes of this graph's arrays in the process's own memory; mapped arrays count as zero.

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use kiln_graph::{Csc, CscBuilder};
+use kiln_graph::{Csc, CscBuilder, SelfLoops};
 
 struct Counting;
 
@@ -47,7 +47,9 @@ fn peak_memory_stays_below_two_and_a_half_times_the_graph() {
     // The pool's own memory is not the builder's.
     rayon::broadcast(|_| ());
     let builder = CscBuilder::new(n_nodes as usize);
+    let looped = builder.clone().self_loops(SelfLoops::Add);
     let cases = [
+        ("added loops", looped),
         ("plain", builder.clone()),
         ("symmetric", builder.clone().symmetrize()),
         ("weights", builder.clone().weights(&weights)),

@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use bytemuck::cast_vec;
 use kiln_graph::Block;
 
-use crate::Transposed;
+use crate::transpose::Transposed;
 
 /// A [`Block`] on a device, with its edges listed by destination and by source.
 ///
@@ -32,27 +32,15 @@ pub struct DeviceBlock {
 }
 
 impl DeviceBlock {
-    /// Copies a block to a device, with its edges sorted by source ([`Transposed::of`]) for the gradients.
+    /// Copies a block to a device, with its edges sorted by source for the gradients.
     ///
     /// # Panics
     /// When the block has 2^31 edges or sources, or more: split the batch.
     pub fn upload(block: &Block, device: &Device) -> Self {
-        Self::upload_transposed(block, Transposed::of(block), device)
-    }
-
-    /// Copies a block to a device, together with its edges by source that were made earlier, for example
-    /// on a loader's worker.
-    ///
-    /// # Panics
-    /// When `transposed` has other lengths than the block; when the block has 2^31 edges or sources, or
-    /// more: split the batch.
-    pub fn upload_transposed(block: &Block, transposed: Transposed, device: &Device) -> Self {
         let limit = i32::MAX as usize;
         assert!(block.n_edges() <= limit, "{} edges in a block, at most {limit}", block.n_edges());
         assert!(block.n_src() < limit, "{} sources in a block, fewer than {limit}", block.n_src());
-        assert_eq!(transposed.indptr.len(), block.n_src() + 1, "the transposed block's numbers of sources");
-        assert_eq!(transposed.dsts.len(), block.n_edges(), "the transposed block's number of destinations");
-        assert_eq!(transposed.edges.len(), block.n_edges(), "the transposed block's number of edges");
+        let transposed = Transposed::of(block);
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
         let src_nodes: Vec<u32> = block.srcs().iter().map(|node| node.0).collect();

@@ -36,4 +36,3 @@ mod transpose;
 
 pub use block::DeviceBlock;
 pub use host::read_f32;
-pub use transpose::Transposed;

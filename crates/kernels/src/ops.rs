@@ -4,8 +4,8 @@
 //!
 //! - The result is a new tensor; nothing is added to an existing one.
 //! - A destination without edges gets zeros. Parallel edges count as often as they stand in the block.
-//! - No `[n_edges, d]` tensor is ever made on Flex; time and memory traffic grow with `n_edges * d`, and
-//!   memory with the output alone. The gradient walks the edges by source, so it needs no atomics.
+//! - No `[n_edges, d]` tensor is ever made on Flex: time and memory traffic grow with `n_edges * d`, memory
+//!   with the output and with what the gradient needs (the edges of the maxima, the inputs of a product). The gradient walks the edges by source, so it needs no atomics.
 //! - Results and gradients have the same bits for any number of threads: a row's edges are added in
 //!   block order, and in the gradient in block order for each source.
 //! - On Flex, f32 tensors are processed directly, other element types through the reference in stock
@@ -14,7 +14,7 @@
 //! - `x` without a tracked gradient costs nothing but the forward pass.
 
 use burn::backend::Dispatch;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{DType, Int, Tensor};
 use kiln_graph::NodeId;
 use kiln_sample::{Domain, RngKey};
 
@@ -106,7 +106,7 @@ pub fn dst_rows(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 /// [`DeviceBlock::src_nodes`]. The result is `[n, d]`.
 ///
 /// # Panics
-/// When `p` is not in `[0, 1)`, or the numbers of rows and nodes differ.
+/// When `p` is not in `[0, 1)`, the numbers of rows and nodes differ, or the nodes are not u32.
 pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
     check_dropout(&x, nodes, p);
     if p == 0.0 {
@@ -160,6 +160,7 @@ fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
     assert!((0.0..1.0).contains(&p), "dropout probability {p}, expected 0 <= p < 1");
     let [n_rows, _] = x.dims();
     assert_eq!(nodes.dims()[0], n_rows, "{} nodes for {n_rows} rows", nodes.dims()[0]);
+    assert_eq!(nodes.dtype(), DType::U32, "node ids are u32, as `DeviceBlock` gives them");
 }
 
 fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {

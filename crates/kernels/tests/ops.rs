@@ -5,7 +5,7 @@ mod common;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_graph::Block;
 use kiln_kernels::testing::{Launches, check_close, launches_of, ramp, reference, values};
-use kiln_kernels::{DeviceBlock, Transposed, ops};
+use kiln_kernels::{DeviceBlock, ops};
 
 use common::{block, six_nodes};
 
@@ -112,14 +112,6 @@ fn the_block_keeps_edge_ids_weights_and_nodes() {
     assert_eq!(nodes(block.src_nodes()), [100, 107, 114, 121, 128, 135]);
     assert_eq!(nodes(block.dst_nodes()), [100, 107, 114, 121, 128]);
     assert_eq!((block.n_src(), block.n_dst(), block.n_edges()), (6, 5, 8));
-}
-
-#[test]
-fn the_six_nodes_transpose_to_these_arrays() {
-    let transposed = Transposed::of(&six_nodes());
-    assert_eq!(transposed.indptr, [0, 1, 3, 4, 5, 6, 8]);
-    assert_eq!(transposed.dsts, [1, 2, 2, 2, 2, 3, 3, 4]);
-    assert_eq!(transposed.edges, [0, 1, 4, 3, 2, 6, 5, 7]);
 }
 
 /// The result and the gradient of a fixed weighted sum of it.

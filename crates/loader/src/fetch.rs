@@ -11,7 +11,8 @@ use crate::{FetchError, SeedBatch, StageTimes};
 /// What makes a batch of its seeds: the part of a [`Loader`](crate::Loader) that depends on the task.
 ///
 /// It must be a pure function of the seeds and their key: the loader calls it in any thread and, for
-/// different steps, in any order.
+/// different steps, in any order. It must not wait for the thread that takes the batches, nor for a thread
+/// pool that this thread belongs to.
 pub trait Fetch: Send + Sync + 'static {
     /// What comes out of the loader.
     type Batch: Send + 'static;

@@ -166,6 +166,7 @@ impl<F: Fetch> Batches<F> {
             let _ = thread.join();
         }
         self.inline = None;
+        drop(self.run.queue.drain());
         let largest_bytes = self.run.queue.largest_bytes();
         let mut kept = self.run.shared.kept();
         kept.largest_bytes = kept.largest_bytes.max(largest_bytes);

@@ -8,7 +8,8 @@ use crate::Error;
 /// **Bound.** A worker starts a step only when the bytes that are ready, and the bytes that the steps in
 /// flight and this one will take, fit `queue_bytes`; a step not made yet counts as the largest batch so
 /// far. Before the first batch is known, and when a single batch is larger than the queue, one step at a
-/// time is made. The bytes exceed the bound only by what a batch exceeds the largest one before it.
+/// time is made. The bytes exceed the bound only by
+/// what the steps in flight turn out larger than the largest batch before them.
 ///
 /// **Nothing waits for ever.** Steps are started in ascending order and the caller takes them in
 /// ascending order. When the caller waits for step `s`, every step before it was taken, so `s` is ready,
@@ -95,8 +96,9 @@ impl<B> Queue<B> {
     pub(crate) fn publish(&self, step: usize, made: Made<B>) {
         let mut state = self.lock();
         state.n_in_flight -= 1;
-        state.ready_bytes += made.n_bytes;
-        state.largest_bytes = state.largest_bytes.max(made.n_bytes);
+        state.ready_bytes = state.ready_bytes.saturating_add(made.n_bytes);
+        // At least 1, which says that a batch is known.
+        state.largest_bytes = state.largest_bytes.max(made.n_bytes).max(1);
         if made.outcome.is_err() {
             state.end_step = state.end_step.min(step + 1);
         }
@@ -109,7 +111,7 @@ impl<B> Queue<B> {
         let mut state = self.lock();
         loop {
             if let Some(made) = state.ready.remove(&step) {
-                state.ready_bytes -= made.n_bytes;
+                state.ready_bytes = state.ready_bytes.saturating_sub(made.n_bytes);
                 self.changed.notify_all();
                 return made.outcome;
             }
@@ -121,6 +123,13 @@ impl<B> Queue<B> {
     pub(crate) fn close(&self) {
         self.lock().end_step = 0;
         self.changed.notify_all();
+    }
+
+    /// Gives back what nobody will take, to be dropped without the lock.
+    pub(crate) fn drain(&self) -> BTreeMap<usize, Made<B>> {
+        let mut state = self.lock();
+        state.ready_bytes = 0;
+        std::mem::take(&mut state.ready)
     }
 
     /// The largest batch so far, in bytes.

@@ -21,7 +21,7 @@ mod sage;
 mod sage_conv;
 
 pub use error::Error;
-pub use model::{BlockModel, Ctx, Mode};
+pub use model::{BlockModel, Ctx, LayerWise, Mode};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{Aggregate, SageConv, SageConvConfig};
 

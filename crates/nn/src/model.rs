@@ -23,8 +23,8 @@ pub struct Ctx {
 
 /// A model that consumes one block a layer.
 ///
-/// Each layer can be called alone on any block, which is all that layer-by-layer evaluation over a whole
-/// graph needs: run layer 0 for all nodes in blocks, keep the rows, then layer 1.
+/// A model whose layers see more than one input (jumping knowledge, say) overrides `forward`; one whose
+/// `forward` is nothing but its layers in order says so by [`LayerWise`].
 pub trait BlockModel: Module {
     /// Number of layers, and of blocks that [`BlockModel::forward`] takes.
     fn n_layers(&self) -> usize;
@@ -52,3 +52,8 @@ pub trait BlockModel: Module {
         layers.fold(x, |x, (i, block)| self.layer(i, block, x, ctx))
     }
 }
+
+/// A model whose [`BlockModel::forward`] is its layers in order and nothing else, so that it can be run
+/// layer by layer over a whole graph: layer 0 for all nodes, in parts of any size, then layer 1 on the rows
+/// that came out.
+pub trait LayerWise: BlockModel {}

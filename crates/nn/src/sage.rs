@@ -3,8 +3,8 @@ use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::{Domain, RngKey};
 
-use crate::error::at_least_one;
-use crate::{Aggregate, BlockModel, Ctx, Error, Mode, Result, SageConv, SageConvConfig};
+use crate::error::check_size;
+use crate::{Aggregate, BlockModel, Ctx, Error, LayerWise, Mode, Result, SageConv, SageConvConfig};
 
 /// The shape of a [`Sage`] model.
 #[derive(Debug, Clone)]
@@ -29,10 +29,10 @@ impl SageConfig {
     /// # Errors
     /// When a width or the number of layers is 0, or `dropout` is not in `[0, 1)`.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
-        at_least_one("d_in", self.d_in)?;
-        at_least_one("hidden", self.hidden)?;
-        at_least_one("n_classes", self.n_classes)?;
-        at_least_one("n_layers", self.n_layers)?;
+        check_size("d_in", self.d_in)?;
+        check_size("hidden", self.hidden)?;
+        check_size("n_classes", self.n_classes)?;
+        check_size("n_layers", self.n_layers)?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::Dropout { dropout: self.dropout });
         }
@@ -77,3 +77,5 @@ impl BlockModel for Sage {
         ops::relu_dropout(x, block.dst_nodes(), ctx.key, i, dropout)
     }
 }
+
+impl LayerWise for Sage {}

@@ -4,7 +4,7 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::RngKey;
 
 use crate::Result;
-use crate::error::at_least_one;
+use crate::error::check_size;
 use crate::init::{xavier_uniform, zeros};
 
 /// How a node's neighbours become one row.
@@ -38,8 +38,8 @@ impl SageConvConfig {
     /// When a width is 0.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<SageConv> {
         let &Self { d_in, d_out, aggregate } = self;
-        at_least_one("d_in", d_in)?;
-        at_least_one("d_out", d_out)?;
+        check_size("d_in", d_in)?;
+        check_size("d_out", d_out)?;
         Ok(SageConv {
             weight_self: xavier_uniform(key, 0, [d_in, d_out], device),
             weight_neigh: xavier_uniform(key, 1, [d_in, d_out], device),

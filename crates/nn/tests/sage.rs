@@ -255,10 +255,11 @@ fn bad_configurations_are_refused() {
     let device = Device::flex();
     let good = config(Aggregate::Mean);
     let cases = [
-        (SageConfig { d_in: 0, ..good.clone() }, "d_in is 0, expected at least 1"),
-        (SageConfig { hidden: 0, ..good.clone() }, "hidden is 0, expected at least 1"),
-        (SageConfig { n_classes: 0, ..good.clone() }, "n_classes is 0, expected at least 1"),
-        (SageConfig { n_layers: 0, ..good.clone() }, "n_layers is 0, expected at least 1"),
+        (SageConfig { d_in: 0, ..good.clone() }, "d_in is 0, expected 1 to 1048576"),
+        (SageConfig { hidden: 0, ..good.clone() }, "hidden is 0, expected 1 to 1048576"),
+        (SageConfig { n_classes: 0, ..good.clone() }, "n_classes is 0, expected 1 to 1048576"),
+        (SageConfig { n_layers: 0, ..good.clone() }, "n_layers is 0, expected 1 to 1048576"),
+        (SageConfig { hidden: 1 << 40, ..good.clone() }, "hidden is 1099511627776, expected 1 to 1048576"),
         (SageConfig { dropout: 1.0, ..good.clone() }, "dropout probability 1, expected 0 <= dropout < 1"),
         (SageConfig { dropout: f64::NAN, ..good }, "dropout probability NaN, expected 0 <= dropout < 1"),
     ];

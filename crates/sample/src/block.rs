@@ -45,6 +45,15 @@ impl<S: FrontierSampler + ?Sized> BlockSampler for S {
         for layer in (0..FrontierSampler::n_layers(self)).rev() {
             let hop = Hop { layer, key: key.fold(Domain::Layer, layer as u64) };
             self.sample_frontier(hop, &relabel.nodes, scratch, &mut frontier)?;
+            if !frontier.is_for(relabel.nodes.len()) {
+                return Err(Error::BadFrontier {
+                    layer,
+                    n_dst: frontier.n_dst(),
+                    n_srcs: frontier.srcs.len(),
+                    n_edge_ids: frontier.edge_ids.len(),
+                    expected: relabel.nodes.len(),
+                });
+            }
             // The sources so far are this hop's destinations and keep their numbers.
             blocks.push(relabel.block(&frontier)?);
         }
@@ -78,14 +87,14 @@ impl<S: FrontierSampler + ?Sized> BlockSampler for S {
 /// [`Error::SeedOutOfRange`] or [`Error::NeighborOutOfRange`] for a node that is not below `n_nodes`.
 ///
 /// # Panics
-/// When `dsts` and the frontier's `indptr` differ in length, or a destination stands twice.
+/// When the frontier's arrays do not fit each other or `dsts`, or a destination stands twice.
 pub fn to_block(
     dsts: &[NodeId],
     frontier: &Frontier,
     n_nodes: usize,
     scratch: &mut Scratch,
 ) -> Result<Block> {
-    assert_eq!(dsts.len(), frontier.n_dst(), "the numbers of destinations differ");
+    assert!(frontier.is_for(dsts.len()), "the frontier's arrays do not fit {} destinations", dsts.len());
     let relabel = &mut scratch.relabel;
     relabel.begin(n_nodes);
     for (position, &node) in dsts.iter().enumerate() {

@@ -65,6 +65,22 @@ pub enum Error {
         /// Its edges.
         degree: u64,
     },
+    /// A user's sampler gave a frontier whose arrays contradict each other or the destinations asked for.
+    #[error(
+        "layer {layer}: the sampler gave a frontier of {n_dst} destinations, {n_srcs} sources and {n_edge_ids} edge ids for {expected} destinations"
+    )]
+    BadFrontier {
+        /// The layer.
+        layer: usize,
+        /// Destinations of the frontier.
+        n_dst: usize,
+        /// Sources of the frontier.
+        n_srcs: usize,
+        /// Edge ids of the frontier.
+        n_edge_ids: usize,
+        /// Destinations asked for.
+        expected: usize,
+    },
     /// Weights were asked for, but the graph has none.
     #[error(
         "the sampler was asked for edge weights, but the graph has none: give them to CscBuilder::weights"

@@ -41,7 +41,17 @@ impl Default for Frontier {
 impl Frontier {
     /// Number of destinations.
     pub fn n_dst(&self) -> usize {
-        self.indptr.len() - 1
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// Whether the arrays fit each other and this number of destinations.
+    pub(crate) fn is_for(&self, n_dst: usize) -> bool {
+        self.indptr.len() == n_dst + 1
+            && self.indptr[0] == 0
+            && self.indptr.is_sorted()
+            && self.indptr[n_dst] as usize == self.srcs.len()
+            && self.edge_ids.len() == self.srcs.len()
+            && self.weights.as_ref().is_none_or(|weights| weights.len() == self.srcs.len())
     }
 
     /// Number of edges.

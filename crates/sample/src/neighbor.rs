@@ -102,40 +102,40 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
 
 /// Takes every in-neighbour: blocks without sampling noise, for exact evaluation on small graphs.
 #[derive(Debug, Clone)]
-pub struct FullNeighbors {
-    graph: Arc<Csc>,
-    n_layers: usize,
-}
+pub struct FullNeighbors(NeighborSampler);
 
 impl FullNeighbors {
     /// A sampler of `n_layers` whole hops.
     pub fn new(graph: Arc<Csc>, n_layers: usize) -> Self {
-        Self { graph, n_layers }
+        Self(NeighborSampler::new(graph, vec![Fanout::All; n_layers]))
+    }
+
+    /// The same sampler, whose blocks carry the graph's edge weights.
+    ///
+    /// # Errors
+    /// [`Error::NoWeights`] when the graph has none.
+    pub fn carry_weights(self) -> Result<Self> {
+        Ok(Self(self.0.carry_weights()?))
     }
 }
 
 impl FrontierSampler for FullNeighbors {
     fn n_layers(&self) -> usize {
-        self.n_layers
+        FrontierSampler::n_layers(&self.0)
     }
 
     fn n_nodes(&self) -> usize {
-        self.graph.n_nodes()
+        self.0.n_nodes()
     }
 
     fn sample_frontier(
         &self,
         hop: Hop,
         dsts: &[NodeId],
-        _scratch: &mut Scratch,
+        scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        let mut writer = FrontierWriter::new(&self.graph, hop.layer, false, out);
-        for (position, &dst) in dsts.iter().enumerate() {
-            writer.push_all(in_edges(&self.graph, dst, position)?);
-            writer.end_destination()?;
-        }
-        Ok(())
+        self.0.sample_frontier(hop, dsts, scratch, out)
     }
 }
 

@@ -11,8 +11,8 @@ pub struct Neighbors<'a> {
     pub dst: NodeId,
     /// The neighbours.
     pub ids: &'a [NodeId],
-    /// The id of the first edge; the edge to `ids[i]` is the `i`-th after it.
-    pub first_edge: EdgeId,
+    /// The id of the first edge; the others follow it.
+    pub(crate) first_edge: EdgeId,
     /// The edges' weights, if the graph has weights.
     pub weights: Option<&'a [f32]>,
     /// The edges' types, if the graph has types.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, NodeId};
 use kiln_sample::{
-    BlockSampler, Error, Fanout, FullNeighbors, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey,
-    Sampled, Scratch, Seeds,
+    BlockSampler, Error, Fanout, Frontier, FrontierSampler, FullNeighbors, Hop, NeighborSampler, Neighbors,
+    NodeKey, PickRule, Picks, RngKey, Sampled, Scratch, Seeds,
 };
 use kiln_testkit::{arb_coo, check_block, check_same_edges, hub, ring, six_nodes};
 use proptest::prelude::*;
@@ -165,6 +165,9 @@ fn weights_travel_with_their_edges() {
         assert_eq!(*weight, [1.5, 2.5, 0.5][edge.index()]);
     }
     assert_eq!(block.n_edges(), 2);
+    let graph = CscBuilder::new(2).weights(&[0.5]).build(&[1], &[0]).unwrap();
+    let whole = FullNeighbors::new(Arc::new(graph), 1).carry_weights().unwrap();
+    assert_eq!(sample(&whole, [0], 0).blocks[0].weights(), Some(&[0.5][..]));
 }
 
 #[test]
@@ -187,6 +190,38 @@ fn a_users_rule_sees_one_destination_and_is_checked() {
         .sample_blocks(&Seeds::nodes(nodes([0])), RngKey::new(0), &mut Scratch::default())
         .unwrap_err();
     assert!(matches!(error, Error::PickOutOfRange { pick: 50, degree: 50, .. }), "{error}");
+}
+
+/// Says that it has a destination fewer than it was asked for.
+struct Lying(NeighborSampler);
+
+impl FrontierSampler for Lying {
+    fn n_layers(&self) -> usize {
+        1
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.0.n_nodes()
+    }
+
+    fn sample_frontier(
+        &self,
+        hop: Hop,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> kiln_sample::Result<()> {
+        self.0.sample_frontier(hop, &dsts[1..], scratch, out)
+    }
+}
+
+#[test]
+fn a_users_sampler_is_checked() {
+    let sampler = Lying(NeighborSampler::new(ring(9), [Fanout::All]));
+    let error = sampler
+        .sample_blocks(&Seeds::nodes(nodes([4, 5, 6])), RngKey::new(0), &mut Scratch::default())
+        .unwrap_err();
+    assert!(matches!(error, Error::BadFrontier { layer: 0, n_dst: 2, expected: 3, .. }), "{error}");
 }
 
 fn check_counts(graph: &Csc, sampled: &Sampled, fanouts: [u32; 2], replace: bool) {

@@ -9,10 +9,12 @@ pub enum Error {
     Loader(#[from] kiln_loader::Error),
     /// The loss is no longer a number: the model is lost.
     #[error(
-        "the loss of step {step} is {loss}: lower the learning rate, or look for values that are not finite in the features"
+        "the loss of {pass} step {step} is {loss}: lower the learning rate, or look for values that are not finite in the features"
     )]
     LossNotFinite {
-        /// The step within the epoch.
+        /// Training or evaluation.
+        pass: &'static str,
+        /// The step within the pass.
         step: usize,
         /// The mean loss of the step.
         loss: f64,
@@ -54,6 +56,12 @@ pub enum Error {
     Weights {
         /// What does not fit.
         reason: String,
+    },
+    /// There is nothing to judge a model by.
+    #[error("the {split} split has no nodes: give it some, so that models can be compared")]
+    EmptySplit {
+        /// Which split.
+        split: &'static str,
     },
     /// A run ended before its first evaluated epoch.
     #[error("no epoch was recorded, so there is no best model")]

@@ -2,8 +2,8 @@ use burn::module::Module;
 use kiln_loader::{Fetch, Loader, Pass};
 
 use crate::{
-    Counts, EpochReport, Forward, GradientSync, MemoryUse, PeakMemory, Result, RunFolder, StepReport, Task,
-    Trainer,
+    Counts, EpochReport, Error, Forward, GradientSync, MemoryUse, PeakMemory, Result, RunFolder, StepReport,
+    Task, Trainer,
 };
 
 /// The evaluation pass of the validation split.
@@ -24,8 +24,12 @@ pub trait Observer {
 /// Trains for `n_epochs`, validates after each, and records both in the run folder, which keeps the best
 /// model. Gives the most memory seen.
 ///
+/// Counts are this rank's own: with several ranks, every rank's `val` has the whole split, not a shard of
+/// it, so that all of them keep the same epoch.
+///
 /// # Errors
-/// What the loaders, the trainer and the run folder say.
+/// What the loaders, the trainer and the run folder say, and [`Error::EmptySplit`] when there is nothing to
+/// validate on.
 pub fn fit<T, S, F>(
     trainer: &mut Trainer<T, S>,
     train: &Loader<F>,
@@ -44,6 +48,9 @@ where
         let pass = Pass::Train { epoch: epoch as u64 };
         let report = trainer.epoch(train.epoch(pass), |step| observer.step(step))?;
         let counts = trainer.evaluate(val.epoch(VALIDATION), |_, _| ())?;
+        if counts.total == 0 {
+            return Err(Error::EmptySplit { split: "validation" });
+        }
         let is_best = run.record(epoch + 1, &report, &counts, trainer.model())?;
         memory.merge(report.peak_memory);
         memory.look();
@@ -52,13 +59,14 @@ where
     Ok(memory.get())
 }
 
-/// Reads the test split, once, with the model of the best recorded epoch, which stays in the trainer.
-/// `visit` sees each batch with its outputs.
+/// Reads the test split with the model of the best recorded epoch. It takes the trainer, so that it is the
+/// last thing a run does. `visit` sees each batch with its outputs.
 ///
 /// # Errors
-/// What the loader, the trainer and the run folder say.
+/// What the loader, the trainer and the run folder say, and [`Error::EmptySplit`] when there is nothing to
+/// test on.
 pub fn test_best<T, S, F>(
-    trainer: &mut Trainer<T, S>,
+    mut trainer: Trainer<T, S>,
     test: &Loader<F>,
     run: &RunFolder,
     visit: impl FnMut(&T::Input, &Forward),
@@ -72,5 +80,9 @@ where
     let mut model = trainer.model().clone();
     run.load_best(&mut model)?;
     trainer.set_model(model);
-    trainer.evaluate(test.epoch(TEST), visit)
+    let counts = trainer.evaluate(test.epoch(TEST), visit)?;
+    if counts.total == 0 {
+        return Err(Error::EmptySplit { split: "test" });
+    }
+    Ok(counts)
 }

@@ -20,7 +20,8 @@ impl MemoryUse {
     }
 }
 
-/// The most memory seen. A trainer looks twice a step: while the activations live, and after the update.
+/// The most memory seen at the moments when somebody looked: a trainer does after the forward pass, after
+/// the backward pass and after the update of each step. What comes and goes between is not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PeakMemory(MemoryUse);
 

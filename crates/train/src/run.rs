@@ -93,7 +93,7 @@ impl RunFolder {
         Ok(Self { path, curves: Curves::default(), best: None })
     }
 
-    /// Makes `parent/name-001`, or the first number above the existing ones.
+    /// Makes `parent/name-001`, or the same with the first number that is free.
     ///
     /// # Errors
     /// [`Error::Io`] when it cannot be made.

@@ -10,7 +10,9 @@ type SyncError = Box<dyn std::error::Error + Send + Sync>;
 /// Averages gradients over the ranks: the one seam between the training loop and whatever moves them,
 /// through host memory or between devices.
 ///
-/// Every rank calls it once a step, a rank without items with weight 0.
+/// Every rank calls it once a step: a rank without items with weight 0, and a rank that cannot go on with
+/// no gradients and a weight that is not a number, so that the others end with an error and wait for
+/// nothing.
 pub trait GradientSync<M: Module> {
     /// Takes the gradients of this rank's mean loss and the weight that the mean was taken over; gives
     /// the gradients of the mean over all ranks' items, the same on every rank.
@@ -37,6 +39,8 @@ impl<M: Module> GradientSync<M> for SingleRank {
 
 /// Several ranks, through host memory: all gradients travel as one flat bucket that `all_reduce_sum`
 /// replaces by its sum over the ranks.
+///
+/// A parameter that has a gradient on no rank gets none; frozen parameters do not travel.
 pub struct BucketSync<F> {
     all_reduce_sum: F,
     bucket: Vec<f32>,
@@ -72,13 +76,20 @@ where
         self.bucket.push(weight);
         (self.all_reduce_sum)(&mut self.bucket)?;
         let total = self.bucket.pop().unwrap_or(0.0);
+        if !total.is_finite() {
+            return Err("another rank could not go on".into());
+        }
         let mut averaged = GradientsParams::new();
+        if total == 0.0 {
+            return Ok(averaged);
+        }
         model.visit(&mut Unflatten { rest: &self.bucket, scale: 1.0 / total, gradients: &mut averaged });
         Ok(averaged)
     }
 }
 
-/// Appends each parameter's gradient times the weight, zeros where there is none.
+/// Appends, for each parameter that learns, whether it has a gradient here, and the gradient times the
+/// weight, zeros where there is none.
 struct Flatten<'a> {
     bucket: &'a mut Vec<f32>,
     gradients: &'a GradientsParams,
@@ -87,15 +98,17 @@ struct Flatten<'a> {
 
 impl ModuleVisitor for Flatten<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        if !value.is_require_grad() {
+            return;
+        }
         match self.gradients.get::<D>(param.id) {
             Some(gradient) => {
+                self.bucket.push(1.0);
                 let values = kiln_kernels::read_f32(gradient);
                 self.bucket.extend(values.iter().map(|value| value * self.weight));
             }
-            None => {
-                let n_values = param.val().shape().num_elements();
-                self.bucket.resize(self.bucket.len() + n_values, 0.0);
-            }
+            None => self.bucket.resize(self.bucket.len() + 1 + value.shape().num_elements(), 0.0),
         }
     }
 }
@@ -110,9 +123,15 @@ struct Unflatten<'a> {
 impl ModuleVisitor for Unflatten<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
-        let (part, rest) = self.rest.split_at(value.shape().num_elements());
+        if !value.is_require_grad() {
+            return;
+        }
+        let (part, rest) = self.rest.split_at(1 + value.shape().num_elements());
         self.rest = rest;
-        let scaled: Vec<f32> = part.iter().map(|sum| sum * self.scale).collect();
+        if part[0] == 0.0 {
+            return;
+        }
+        let scaled: Vec<f32> = part[1..].iter().map(|sum| sum * self.scale).collect();
         let gradient = TensorData::new(scaled, value.shape());
         self.gradients.register(param.id, Tensor::<D>::from_data(gradient, &value.device().inner()));
     }

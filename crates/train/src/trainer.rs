@@ -54,7 +54,7 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
     }
 
     /// Puts other parameters in the model's place; the optimizer's state stays.
-    pub fn set_model(&mut self, model: T::Model) {
+    pub(crate) fn set_model(&mut self, model: T::Model) {
         self.model = model;
     }
 
@@ -77,7 +77,11 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
             let asked = Instant::now();
             let Some(batch) = batches.next() else { break };
             timings.wait += asked.elapsed();
-            let of_step = self.step(n_steps, batch?, &mut timings, &mut memory)?;
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => return Err(self.withdraw(error.into())),
+            };
+            let of_step = self.step(n_steps, batch, &mut timings, &mut memory)?;
             observe(&StepReport { step: n_steps, counts: of_step });
             counts += of_step;
             n_steps += 1;
@@ -106,8 +110,8 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
             let ctx = Ctx { key: batch.key, mode: Mode::Train };
             let forward = self.task.forward(&self.model, &batch.input, &ctx);
             counts = self.count(&batch, &forward);
-            if !counts.loss().is_finite() {
-                return Err(Error::LossNotFinite { step, loss: counts.loss() });
+            if let Err(error) = check_finite("training", step, &counts) {
+                return Err(self.withdraw(error));
             }
             timings.forward += uploaded.elapsed();
             memory.look();
@@ -115,6 +119,7 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
             let loss = forward.loss_sum.div_scalar(forward.weight);
             let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
             timings.backward += forwarded.elapsed();
+            memory.look();
             gradients
         };
 
@@ -131,11 +136,18 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
         Ok(counts)
     }
 
+    /// Tells the other ranks that this one cannot go on, so that none waits for it.
+    fn withdraw(&mut self, error: Error) -> Error {
+        // Whatever comes of it, the error that led here is the one to report.
+        let _ = self.sync.average(&self.model, GradientsParams::new(), f64::NAN);
+        error
+    }
+
     /// Runs the model on the batches without training, and calls `visit` with each batch and its outputs.
     /// Dropout is off; whether neighbours are sampled is up to the loader that made the batches.
     ///
     /// # Errors
-    /// The loader's error.
+    /// The loader's error, or a loss that is not finite.
     pub fn evaluate(
         &self,
         batches: impl IntoIterator<Item = kiln_loader::Result<T::Batch>>,
@@ -143,14 +155,16 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
     ) -> Result<Counts> {
         let model = self.model.valid();
         let mut counts = Counts::default();
-        for batch in batches {
+        for (step, batch) in batches.into_iter().enumerate() {
             let batch = self.task.upload(batch?, &self.device);
             if batch.n_items == 0 {
                 continue;
             }
             let ctx = Ctx { key: batch.key, mode: Mode::Eval };
             let forward = self.task.forward(&model, &batch.input, &ctx);
-            counts += self.count(&batch, &forward);
+            let of_step = self.count(&batch, &forward);
+            check_finite("evaluation", step, &of_step)?;
+            counts += of_step;
             visit(&batch.input, &forward);
         }
         Ok(counts)
@@ -163,4 +177,9 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
         self.task.count(&batch.input, &forward.outputs, &mut counts);
         counts
     }
+}
+
+fn check_finite(pass: &'static str, step: usize, counts: &Counts) -> Result<()> {
+    let loss = counts.loss();
+    if loss.is_finite() { Ok(()) } else { Err(Error::LossNotFinite { pass, step, loss }) }
 }

@@ -15,15 +15,18 @@ pub fn weights_to_bytes<M: Module>(model: &M) -> Result<Vec<u8>> {
     store.get_bytes().map_err(|error| Error::Weights { reason: error.to_string() })
 }
 
-/// Puts the parameters of a safetensors file's bytes into the model.
+/// Puts the parameters of a safetensors file's bytes into the model, all of them or none.
 ///
 /// # Errors
 /// [`Error::Weights`] when a parameter is missing, is one too many, or has another shape.
 pub fn load_weights<M: Module>(model: &mut M, bytes: Vec<u8>) -> Result<()> {
     let mut store = SafetensorsStore::from_bytes(Some(bytes));
-    let loaded = model.load_from(&mut store).map_err(|error| Error::Weights { reason: error.to_string() })?;
+    let mut filled = model.clone();
+    let loaded =
+        filled.load_from(&mut store).map_err(|error| Error::Weights { reason: error.to_string() })?;
     if !loaded.unused.is_empty() {
         return Err(Error::Weights { reason: format!("the model has no {}", loaded.unused.join(", ")) });
     }
+    *model = filled;
     Ok(())
 }

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Barrier, Mutex};
 
 use burn::module::{Module, Param};
+use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_loader::StageTimes;
 use kiln_nn::Ctx;
@@ -151,6 +152,54 @@ fn gradients_of_ranks_average_by_weight() {
         // Sums in another order: a few units in the last place.
         assert!((together - alone).abs() < 1e-6, "{values:?} and {:?}", trainer(SingleRank).model().values());
     }
+}
+
+/// A rank that fails ends the others' step with an error, too.
+#[test]
+fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
+    let meeting = Arc::new(Meeting { parts: Mutex::new(vec![None; 2]), barrier: Barrier::new(2) });
+    let ranks = [points(4), vec![([f32::NAN, 0.0], 1.0)]].into_iter().enumerate().map(|(rank, batch)| {
+        let meeting = Arc::clone(&meeting);
+        std::thread::spawn(move || {
+            let mut trainer = trainer(BucketSync::new(move |bucket: &mut [f32]| {
+                meeting.all_reduce_sum(rank, bucket);
+                Ok(())
+            }));
+            trainer.epoch([Ok(batch)], |_| ()).unwrap_err().to_string()
+        })
+    });
+    let ranks: Vec<_> = ranks.collect();
+    let errors: Vec<String> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
+    assert!(errors[0].contains("another rank could not go on"), "{errors:?}");
+    assert!(errors[1].contains("the loss of training step 0 is NaN"), "{errors:?}");
+}
+
+/// A step in which no rank has an item changes nothing, and a frozen parameter does not travel.
+#[test]
+fn empty_steps_and_frozen_parameters_change_nothing() {
+    let alone = || BucketSync::new(|_: &mut [f32]| Ok(()));
+    let mut empty = trainer(alone());
+    empty.epoch([Ok(points(4)), Ok(Vec::new())], |_| ()).unwrap();
+    let mut once = trainer(alone());
+    once.epoch([Ok(points(4))], |_| ()).unwrap();
+    assert_eq!(empty.model().values(), once.model().values());
+
+    let frozen = Linear::new([2.0, -1.0]).no_grad();
+    let mut lengths = Vec::new();
+    let mut sync = BucketSync::new(|bucket: &mut [f32]| {
+        lengths.push(bucket.len());
+        Ok(())
+    });
+    assert!(sync.average(&frozen, GradientsParams::new(), 4.0).unwrap().is_empty());
+    assert_eq!(lengths, [1], "only the weight travels");
+}
+
+#[test]
+fn an_evaluation_whose_loss_is_no_number_is_an_error() {
+    let trainer = trainer(SingleRank);
+    let bad = vec![([f32::INFINITY, 0.0], 1.0)];
+    let error = trainer.evaluate([Ok(points(4)), Ok(bad)], |_, _| ()).unwrap_err();
+    assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use clap::Parser;
-use kiln_examples::{Progress, flags};
+use kiln_examples::{Progress, flags, say};
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
@@ -31,13 +31,13 @@ struct Args {
     #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "10,10,10")]
     fanouts: Vec<Fanout>,
     /// Seeds in a batch.
-    #[arg(long, value_parser = flags::at_least_one, default_value = "1024")]
+    #[arg(long, value_parser = flags::size, default_value = "1024")]
     batch_size: usize,
     /// Width of the hidden layers.
-    #[arg(long, value_parser = flags::at_least_one, default_value = "256")]
+    #[arg(long, value_parser = flags::size, default_value = "256")]
     hidden: usize,
     /// Passes over the training nodes.
-    #[arg(long, value_parser = flags::at_least_one, default_value = "20")]
+    #[arg(long, value_parser = flags::size, default_value = "20")]
     epochs: usize,
     /// Step size of the optimizer.
     #[arg(long, value_parser = flags::positive, default_value = "0.003")]
@@ -55,7 +55,7 @@ struct Args {
     #[arg(long, default_value = "0")]
     seed: u64,
     /// Threads that sample and gather ahead; 0 does so between the steps.
-    #[arg(long, default_value = "1")]
+    #[arg(long, value_parser = flags::workers, default_value = "1")]
     workers: usize,
     /// Threads that compute; all cores if not given.
     #[arg(long, value_parser = flags::threads)]
@@ -76,10 +76,8 @@ fn main() -> anyhow::Result<()> {
 
 fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let start = Instant::now();
-    let mut run = flags::run_folder(args.out.as_deref(), "node_classification")?;
-    run.write_config(settings)?;
     let data = flags::dataset(args.data, args.standardize, args.seed)?;
-    println!("{data}");
+    say(&data);
 
     let sampler = Arc::new(NeighborSampler::new(data.graph.clone(), args.fanouts.clone()));
     let items = ItemSamplerConfig { batch_size: args.batch_size, seed: args.seed, ..Default::default() };
@@ -103,17 +101,19 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
     let device = args.device.clone();
     let mut trainer = Trainer::new(NodeClassification::new(), model, &optimizer, SingleRank, device)?;
 
+    let mut run = flags::run_folder(args.out.as_deref(), "node_classification")?;
+    run.write_config(settings)?;
     let mut progress = Progress::new(args.epochs, train.n_steps());
     let memory = fit(&mut trainer, &train, &val, args.epochs, &mut run, &mut progress)?;
     progress.finish();
     let mut predictions = Vec::new();
     let test = loader(&data.split.test)?;
-    let counts = test_best(&mut trainer, &test, &run, |input, forward| {
+    let counts = test_best(trainer, &test, &run, |input, forward| {
         predictions.extend(input.predictions(&forward.outputs));
     })?;
     run.write_predictions(&predictions)?;
     let summary = Summary::new(&counts, run.best()?, start.elapsed(), memory);
     run.finish(&summary)?;
-    println!("{summary}\nfiles           {}", run.path().display());
+    say(format_args!("{summary}\nfiles           {}", run.path().display()));
     Ok(())
 }

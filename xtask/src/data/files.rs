@@ -25,6 +25,7 @@ const FORMAT: u32 = 1;
 #[derive(Debug)]
 pub(super) struct DataSet {
     pub(super) origin: String,
+    pub(super) distribution: &'static str,
     pub(super) rules: Rules,
     pub(super) packages: Packages,
     pub(super) arcs: Arcs,
@@ -96,7 +97,7 @@ impl DataSet {
             name: "debian-packages",
             source: Source {
                 taken_from: &self.origin,
-                distribution: "Debian 12 (bookworm)",
+                distribution: self.distribution,
                 component: "main",
                 architecture: "amd64",
                 stanzas: &self.packages.counts,

@@ -1,7 +1,7 @@
 //! Where the text of a `Packages` index comes from.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::Command;
 
@@ -13,14 +13,21 @@ use flate2::read::GzDecoder;
 pub(super) struct Index {
     /// One line for people.
     pub(super) origin: String,
+    /// The distribution, as far as it is known.
+    pub(super) distribution: &'static str,
     /// The index itself.
     pub(super) text: String,
 }
 
 impl Index {
-    /// Reads a file, plain or gzip (told by its first bytes).
+    /// Reads a file, plain or gzip (told by its first bytes), or standard input for `-`.
     pub(super) fn from_file(path: &Path) -> Result<Self> {
-        let mut bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        let mut bytes = Vec::new();
+        if path == Path::new("-") {
+            io::stdin().read_to_end(&mut bytes).context("reading standard input")?;
+        } else {
+            bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        }
         if bytes.starts_with(&[0x1f, 0x8b]) {
             let mut plain = Vec::new();
             GzDecoder::new(&bytes[..])
@@ -30,7 +37,7 @@ impl Index {
         }
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();
         let text = String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8", path.display()))?;
-        Ok(Self { origin: format!("the file {file_name}"), text })
+        Ok(Self { origin: format!("the file {file_name}"), distribution: "as in the file", text })
     }
 
     /// Takes the index of Debian bookworm main/amd64 that apt keeps on this machine.
@@ -54,7 +61,11 @@ impl Index {
         };
         let mut cat = Command::new("/usr/lib/apt/apt-helper");
         cat.args(["cat-file", file]);
-        Ok(Self { origin: "apt's index of Debian bookworm main/amd64".to_owned(), text: output(cat)? })
+        Ok(Self {
+            origin: "apt's index of Debian bookworm main/amd64".to_owned(),
+            distribution: "Debian 12 (bookworm)",
+            text: output(cat)?,
+        })
     }
 }
 

@@ -12,7 +12,8 @@ const SAMPLE: &str = include_str!("sample/Packages");
 const SMALL: Rules = Rules { min_packages: 2, min_sources: 2, min_documents: 2, n_columns: 3 };
 
 fn sample(text: &str) -> DataSet {
-    make(&Index { origin: "the sample".to_owned(), text: text.to_owned() }, SMALL).unwrap()
+    make(&Index { origin: "the sample".to_owned(), distribution: "none", text: text.to_owned() }, SMALL)
+        .unwrap()
 }
 
 /// The arcs of an index as `source -> destination: type`.

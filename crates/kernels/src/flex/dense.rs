@@ -26,7 +26,8 @@ impl<'a> Matrix<'a> {
     /// # Panics
     /// When the number of values is another than the shape's.
     pub(super) fn new(values: &'a [f32], shape: [usize; 2]) -> Self {
-        assert_eq!(values.len(), shape[0] * shape[1], "{} values for a {shape:?} matrix", values.len());
+        let n_values = shape[0].checked_mul(shape[1]);
+        assert_eq!(Some(values.len()), n_values, "{} values for a {shape:?} matrix", values.len());
         Self { values, shape, strides: [shape[1], 1] }
     }
 
@@ -42,7 +43,7 @@ impl<'a> Matrix<'a> {
 /// # Panics
 /// When the inner dimensions differ.
 pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
-    let n_values = left.shape[0] * right.shape[1];
+    let n_values = left.shape[0].checked_mul(right.shape[1]).expect("a product's size should fit memory");
     let mut out = Vec::with_capacity(n_values);
     multiply(&mut out.spare_capacity_mut()[..n_values], left, right, Target::Overwrite);
     // SAFETY: `multiply` wrote all of the first `n_values` places.
@@ -73,7 +74,7 @@ fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, t
     let [n_rows, inner] = left.shape;
     let [right_rows, n_columns] = right.shape;
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
-    assert_eq!(out.len(), n_rows * n_columns, "places for a {n_rows} x {n_columns} product");
+    assert_eq!(Some(out.len()), n_rows.checked_mul(n_columns), "places for a {n_rows} x {n_columns} product");
     if inner == 0 && target == Target::Overwrite {
         out.fill(MaybeUninit::new(0.0));
         return;

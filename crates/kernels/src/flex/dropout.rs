@@ -3,7 +3,7 @@ use std::ops::Range;
 use kiln_sample::RngKey;
 use rayon::prelude::*;
 
-use crate::flex::fill::fill_rows;
+use crate::flex::fill::{fill_rows, itself};
 use crate::flex::philox::{GROUPS, draws};
 use crate::flex::segment::Rows;
 use crate::ops::Keep;
@@ -13,8 +13,7 @@ const COLUMNS: usize = 4 * GROUPS;
 
 /// Each row's values, multiplied by 0 or by the scale, as the draw of the row's node and column says.
 pub(super) fn dropout(x: Rows<'_>, nodes: &[u32], key: RngKey, keep: Keep) -> Vec<f32> {
-    // As an adjacency, every row has the one item that is itself.
-    let indptr: Vec<i32> = (0..=nodes.len() as i32).collect();
+    let indptr = itself(nodes.len());
     let body = |row: usize, columns: Range<usize>, out: &mut [f32], _: &mut [()]| {
         out.copy_from_slice(x.row(row, &columns));
         mask_row(out, nodes[row], key.words(), keep);
