@@ -7,6 +7,7 @@ use burn::tensor::{DType, Tensor};
 ///
 /// # Panics
 /// When the device fails: kernels' failures surface here.
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn read_f32<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert_dtype(DType::F32).try_to_vec().expect("data of type f32 should read as f32")
 }

@@ -235,6 +235,17 @@ fn the_key_alone_decides_the_initial_weights() {
     }
 }
 
+/// The test vectors of `docs/rng.md`, which were computed by another program.
+#[test]
+fn initial_weights_are_as_documented() {
+    let config = SageConfig { d_in: 128, hidden: 256, n_classes: 49, n_layers: 3, ..config(Aggregate::Mean) };
+    let model = config.init(RngKey::new(0), &Device::flex()).expect("the configuration is valid");
+    let first = values(model.layers[0].weight_self.val());
+    assert_eq!(first[..4], [0.078_525_186, -0.159_985_42, -0.100_992_59, 0.101_944_65]);
+    let last = values(model.layers[2].weight_neigh.val());
+    assert_eq!(last[..3], [0.157_211_4, -0.018_044_947, -0.093_659_565]);
+}
+
 #[test]
 fn parameters_have_these_names_in_this_order() {
     let all = parameters(&model(Aggregate::Max, 0, &Device::flex()));
