@@ -45,7 +45,7 @@ struct DebianPackages {
     /// Folder that the files are written to.
     #[arg(long, default_value = "crates/data/datasets/debian-packages")]
     out: PathBuf,
-    /// A `Packages` file, plain or .gz, or `-` for standard input (`apt-cache dumpavail | …`); without it, the index of bookworm main/amd64 that apt has here.
+    /// A `Packages` file, plain or .gz, or `-` for standard input; without it, the index of bookworm main/amd64 that apt has here.
     #[arg(long)]
     packages: Option<PathBuf>,
 }

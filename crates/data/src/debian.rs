@@ -66,10 +66,10 @@ pub fn debian_packages() -> Result<Dataset> {
 
 /// A set like [`debian_packages`] from a folder that `cargo xtask data debian-packages --out` wrote.
 ///
-/// Shapes, ranges and counts are checked, the manifest's hashes are not.
+/// Counts and ranges are checked, the manifest's hashes are not.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Manifest`] for files that are missing or no such files, [`Error::Format`]
+/// [`Error::Io`], [`Error::Npy`] and [`Error::Manifest`] for files that are missing or no such files, [`Error::Format`]
 /// for those of another version, [`Error::Inconsistent`], [`Error::Graph`] and [`Error::Feature`] for
 /// arrays that contradict each other.
 pub fn read_debian_packages(folder: impl AsRef<Path>) -> Result<Dataset> {

@@ -10,7 +10,13 @@
 
 use bytemuck::Pod;
 
+#[cfg(target_endian = "big")]
+compile_error!("kiln's files are little-endian and read as they are");
+
 const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Longer headers are refused, as NumPy does: they are no array's.
+const MAX_HEADER: usize = 10_000;
 
 /// Headers are padded so that the values start at a multiple of this.
 const ALIGNMENT: usize = 64;
@@ -89,8 +95,8 @@ pub enum Error {
 /// # Panics
 /// When the shape is not that of the values.
 pub fn write<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
-    let n_values: usize = shape.iter().product();
-    assert_eq!(values.len(), n_values, "{} values for the shape {shape:?}", values.len());
+    let n_values = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length));
+    assert_eq!(Some(values.len()), n_values, "{} values for the shape {shape:?}", values.len());
     let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
     // A tuple of one needs its comma.
     let comma = if shape.len() == 1 { "," } else { "" };
@@ -118,14 +124,15 @@ pub fn read<T: Element>(bytes: &[u8]) -> Result<Array<T>, Error> {
     }
     let order = value_of(&header, "'fortran_order'").ok_or_else(|| bad("fortran_order"))?;
     let shape = value_of(&header, "'shape'").and_then(tuple).ok_or_else(|| bad("shape"))?;
-    match order {
+    match order.split_once(',').map(|(word, _)| word.trim()) {
         // With one dimension or none the two orders are the same.
-        order if order.starts_with("True") && shape.len() > 1 => return Err(Error::FortranOrder),
-        order if order.starts_with("True") || order.starts_with("False") => {}
+        Some("True") if shape.len() > 1 => return Err(Error::FortranOrder),
+        Some("True" | "False") => {}
         _ => return Err(bad("fortran_order")),
     }
     let n_bytes = shape.iter().try_fold(size_of::<T>() as u64, |n, &length| n.checked_mul(length as u64));
-    let (expected, got) = (n_bytes.unwrap_or(u64::MAX), data.len() as u64);
+    let is_empty = shape.contains(&0);
+    let (expected, got) = (if is_empty { 0 } else { n_bytes.unwrap_or(u64::MAX) }, data.len() as u64);
     if expected != got {
         return Err(Error::WrongLength { shape, expected, got });
     }
@@ -140,7 +147,7 @@ fn split(bytes: &[u8]) -> Option<(String, &[u8])> {
         2 | 3 => (u32::from_le_bytes(rest.get(2..6)?.try_into().ok()?) as usize, &rest[6..]),
         _ => return None,
     };
-    let (header, data) = rest.split_at_checked(length)?;
+    let (header, data) = rest.split_at_checked(length).filter(|_| length <= MAX_HEADER)?;
     Some((String::from_utf8_lossy(header).trim_end().to_owned(), data))
 }
 

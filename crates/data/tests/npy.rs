@@ -63,6 +63,7 @@ fn what_is_no_such_array_is_refused() {
         ("'<u2'", "[('a', '<u2')]", "descr"),
         ("'fortran_order'", "'order'", "fortran_order"),
         ("False", "maybe", "fortran_order"),
+        ("False", "Falsehood", "fortran_order"),
         ("'shape'", "'form'", "shape"),
         ("(2, 3)", "(2, -3)", "shape"),
         ("(2, 3)", "(2, 99999999999999999999999)", "shape"),
@@ -73,6 +74,10 @@ fn what_is_no_such_array_is_refused() {
     }
     let cut = read(&numpys_bytes()[..139]);
     assert_eq!(cut, Error::WrongLength { shape: vec![2, 3], expected: 12, got: 11 });
+    let nothing = with("(2, 3)", "(4294967296, 4294967296, 0)");
+    assert!(npy::read::<u16>(&nothing[..nothing.len() - 12]).is_ok_and(|array| array.values.is_empty()));
+    let long = [b"\x93NUMPY\x02\x00".as_slice(), &20_000_u32.to_le_bytes(), &[b' '; 20_000]].concat();
+    assert_eq!(read(&long), Error::NotNpy);
     let overflow = read(&with("(2, 3)", "(4294967296, 4294967296, 2)"));
     assert!(matches!(overflow, Error::WrongLength { expected: u64::MAX, .. }), "{overflow}");
 }

@@ -35,4 +35,4 @@ pub mod testing;
 mod transpose;
 
 pub use block::DeviceBlock;
-pub use host::read_f32;
+pub use host::{keep_freed_memory, read_f32};

@@ -97,10 +97,10 @@ impl<B> Queue<B> {
         let mut state = self.lock();
         state.n_in_flight -= 1;
         state.ready_bytes = state.ready_bytes.saturating_add(made.n_bytes);
-        // At least 1, which says that a batch is known.
-        state.largest_bytes = state.largest_bytes.max(made.n_bytes).max(1);
-        if made.outcome.is_err() {
-            state.end_step = state.end_step.min(step + 1);
+        match made.outcome {
+            // At least 1, which says that a batch is known.
+            Ok(_) => state.largest_bytes = state.largest_bytes.max(made.n_bytes).max(1),
+            Err(_) => state.end_step = state.end_step.min(step + 1),
         }
         state.ready.insert(step, made);
         self.changed.notify_all();

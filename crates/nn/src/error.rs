@@ -12,6 +12,16 @@ pub enum Error {
         /// The largest value taken.
         max: usize,
     },
+    /// A weight matrix that fits no memory.
+    #[error("a weight of {d_in} x {d_out} values, at most {max} in all are taken")]
+    WeightTooLarge {
+        /// Its rows.
+        d_in: usize,
+        /// Its columns.
+        d_out: usize,
+        /// The largest number of values taken.
+        max: usize,
+    },
     /// The dropout probability is not one that leaves anything.
     #[error("dropout probability {dropout}, expected 0 <= dropout < 1")]
     Dropout {
@@ -22,6 +32,15 @@ pub enum Error {
 
 /// The largest width or number of layers: more is a slip of the keyboard, and its weights fit no memory.
 const MAX: usize = 1 << 20;
+
+/// The largest number of values in one weight: 4 GiB.
+const MAX_WEIGHT: usize = 1 << 30;
+
+/// `Ok` if a weight of two checked widths is one that a machine may hold.
+pub(crate) fn check_weight(d_in: usize, d_out: usize) -> Result<(), Error> {
+    let max = MAX_WEIGHT;
+    if d_in * d_out <= max { Ok(()) } else { Err(Error::WeightTooLarge { d_in, d_out, max }) }
+}
 
 /// `Ok` if the field is at least 1, and not absurd.
 pub(crate) fn check_size(name: &'static str, got: usize) -> Result<(), Error> {

@@ -27,7 +27,7 @@ impl SageConfig {
     /// A model with initial weights from the key; layer `i` takes `key.fold(Domain::Layer, i)`.
     ///
     /// # Errors
-    /// When a width or the number of layers is 0, or `dropout` is not in `[0, 1)`.
+    /// When a width or the number of layers is 0 or absurdly large, or `dropout` is not in `[0, 1)`.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
         check_size("d_in", self.d_in)?;
         check_size("hidden", self.hidden)?;

@@ -4,7 +4,7 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::RngKey;
 
 use crate::Result;
-use crate::error::check_size;
+use crate::error::{check_size, check_weight};
 use crate::init::{xavier_uniform, zeros};
 
 /// How a node's neighbours become one row.
@@ -35,11 +35,12 @@ impl SageConvConfig {
     /// `SAGEConv`, and no bias. (PyG's starts from the smaller uniform `1 / sqrt(d_in)`.)
     ///
     /// # Errors
-    /// When a width is 0.
+    /// When a width is 0, or the widths are so large that the weights would fit no machine.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<SageConv> {
         let &Self { d_in, d_out, aggregate } = self;
         check_size("d_in", d_in)?;
         check_size("d_out", d_out)?;
+        check_weight(d_in, d_out)?;
         Ok(SageConv {
             weight_self: xavier_uniform(key, 0, [d_in, d_out], device),
             weight_neigh: xavier_uniform(key, 1, [d_in, d_out], device),

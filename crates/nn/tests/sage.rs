@@ -271,6 +271,10 @@ fn bad_configurations_are_refused() {
         (SageConfig { n_classes: 0, ..good.clone() }, "n_classes is 0, expected 1 to 1048576"),
         (SageConfig { n_layers: 0, ..good.clone() }, "n_layers is 0, expected 1 to 1048576"),
         (SageConfig { hidden: 1 << 40, ..good.clone() }, "hidden is 1099511627776, expected 1 to 1048576"),
+        (
+            SageConfig { hidden: 1_000_000, n_layers: 3, ..good.clone() },
+            "a weight of 1000000 x 1000000 values, at most 1073741824 in all are taken",
+        ),
         (SageConfig { dropout: 1.0, ..good.clone() }, "dropout probability 1, expected 0 <= dropout < 1"),
         (SageConfig { dropout: f64::NAN, ..good }, "dropout probability NaN, expected 0 <= dropout < 1"),
     ];

@@ -158,12 +158,11 @@ fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
 
 #[inline]
 fn neighbors(graph: &Csc, dst: NodeId, edges: Range<usize>) -> Neighbors<'_> {
+    let first_edge = EdgeId(edges.start as u64);
     Neighbors {
-        dst,
-        ids: &graph.indices()[edges.clone()],
-        first_edge: EdgeId(edges.start as u64),
         weights: graph.weights().map(|weights| &weights[edges.clone()]),
-        edge_types: graph.edge_types().map(|types| &types[edges]),
+        edge_types: graph.edge_types().map(|types| &types[edges.clone()]),
+        ..Neighbors::new(dst, &graph.indices()[edges], first_edge)
     }
 }
 

@@ -23,7 +23,7 @@ pub enum Domain {
     Epoch = 1,
     /// The step within the epoch, the same on all ranks.
     Step = 2,
-    /// The layer whose block is sampled, input layer first.
+    /// The layer whose block is sampled, or whose weights are drawn, input layer first.
     Layer = 3,
     /// The layer whose output is masked by dropout.
     Dropout = 4,

@@ -19,7 +19,13 @@ pub struct Neighbors<'a> {
     pub edge_types: Option<&'a [u8]>,
 }
 
-impl Neighbors<'_> {
+impl<'a> Neighbors<'a> {
+    /// The in-neighbours of one destination, whose edges follow each other from `first_edge` on; weights
+    /// and types can be set on it.
+    pub fn new(dst: NodeId, ids: &'a [NodeId], first_edge: EdgeId) -> Self {
+        Self { dst, ids, first_edge, weights: None, edge_types: None }
+    }
+
     /// Number of neighbours.
     pub fn degree(&self) -> usize {
         self.ids.len()

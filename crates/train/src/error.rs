@@ -16,7 +16,7 @@ pub enum Error {
         pass: &'static str,
         /// The step within the pass.
         step: usize,
-        /// The mean loss of the step.
+        /// The sum of the step's losses.
         loss: f64,
     },
     /// Gradients could not be averaged over the ranks.

@@ -29,7 +29,7 @@ pub trait Observer {
 ///
 /// # Errors
 /// What the loaders, the trainer and the run folder say, and [`Error::EmptySplit`] when there is nothing to
-/// validate on.
+/// train or to validate on.
 pub fn fit<T, S, F>(
     trainer: &mut Trainer<T, S>,
     train: &Loader<F>,
@@ -43,14 +43,16 @@ where
     S: GradientSync<T::Model>,
     F: Fetch<Batch = T::Batch>,
 {
+    for (split, n_steps) in [("training", train.n_steps()), ("validation", val.n_steps())] {
+        if n_steps == 0 {
+            return Err(Error::EmptySplit { split });
+        }
+    }
     let mut memory = PeakMemory::default();
     for epoch in 0..n_epochs {
         let pass = Pass::Train { epoch: epoch as u64 };
         let report = trainer.epoch(train.epoch(pass), |step| observer.step(step))?;
         let counts = trainer.evaluate(val.epoch(VALIDATION), |_, _| ())?;
-        if counts.total == 0 {
-            return Err(Error::EmptySplit { split: "validation" });
-        }
         let is_best = run.record(epoch + 1, &report, &counts, trainer.model())?;
         memory.merge(report.peak_memory);
         memory.look();
@@ -77,12 +79,11 @@ where
     S: GradientSync<T::Model>,
     F: Fetch<Batch = T::Batch>,
 {
+    if test.n_steps() == 0 {
+        return Err(Error::EmptySplit { split: "test" });
+    }
     let mut model = trainer.model().clone();
     run.load_best(&mut model)?;
     trainer.set_model(model);
-    let counts = trainer.evaluate(test.epoch(TEST), visit)?;
-    if counts.total == 0 {
-        return Err(Error::EmptySplit { split: "test" });
-    }
-    Ok(counts)
+    trainer.evaluate(test.epoch(TEST), visit)
 }

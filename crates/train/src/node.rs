@@ -89,11 +89,9 @@ impl<M: BlockModel> Task for NodeClassification<M> {
             let rows = Tensor::<1, Int>::from_data(TensorData::new(rows, [n_seeds]), &device);
             outputs = outputs.select(0, rows);
         }
-        let (largest, width) = (input.labels.iter().max(), outputs.dims()[1]);
-        assert!(
-            largest.is_none_or(|&class| (class as usize) < width),
-            "class {largest:?} of {width} outputs"
-        );
+        let width = outputs.dims()[1];
+        let largest = input.labels.iter().max().map_or(0, |&class| class as usize);
+        assert!(largest < width, "a seed is of class {largest}, but the model has {width} outputs");
         let labels = TensorData::new(input.labels.clone(), [n_seeds, 1]);
         let labels = Tensor::<2, Int>::from_data(labels, &device);
         let log_probabilities = log_softmax(outputs.clone(), 1);

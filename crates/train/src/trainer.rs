@@ -180,6 +180,6 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
 }
 
 fn check_finite(pass: &'static str, step: usize, counts: &Counts) -> Result<()> {
-    let loss = counts.loss();
+    let loss = counts.loss_sum;
     if loss.is_finite() { Ok(()) } else { Err(Error::LossNotFinite { pass, step, loss }) }
 }

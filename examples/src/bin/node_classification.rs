@@ -69,6 +69,7 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
+    kiln_kernels::keep_freed_memory();
     let (args, settings) = flags::parse::<Args>();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0)).build()?;
     pool.install(|| train(&args, &settings))

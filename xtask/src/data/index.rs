@@ -35,9 +35,12 @@ impl Index {
                 .with_context(|| format!("decompressing {}", path.display()))?;
             bytes = plain;
         }
-        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-        let text = String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8", path.display()))?;
-        Ok(Self { origin: format!("the file {file_name}"), distribution: "as in the file", text })
+        let origin = match path.file_name() {
+            Some(name) if path != Path::new("-") => format!("the file {}", name.to_string_lossy()),
+            _ => "standard input".to_owned(),
+        };
+        let text = String::from_utf8(bytes).with_context(|| format!("{origin} is not UTF-8"))?;
+        Ok(Self { origin, distribution: "as in the file", text })
     }
 
     /// Takes the index of Debian bookworm main/amd64 that apt keeps on this machine.

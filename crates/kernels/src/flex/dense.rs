@@ -9,8 +9,8 @@ use rayon::prelude::*;
 /// Products with fewer multiplications run in the calling thread.
 const LEAST_PARALLEL: usize = 192 * 192 * 192;
 
-/// Columns that a task of [`column_sums`] adds up: four cache lines of a row.
-const SUM_COLUMNS: usize = 64;
+/// Rows that a task of [`column_sums`] adds up.
+const SUM_ROWS: usize = 512;
 
 /// A matrix to read.
 #[derive(Debug, Clone, Copy)]
@@ -109,18 +109,31 @@ fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, t
     }
 }
 
-/// The sum of each column, from the first row to the last whatever the number of threads.
+/// The sum of each column: of blocks of rows first, then of the blocks in their order, so that the bits do
+/// not depend on the number of threads.
 pub(super) fn column_sums(values: &[f32], width: usize) -> Vec<f32> {
-    let mut sums = vec![0.0; width];
-    sums.par_chunks_mut(SUM_COLUMNS).enumerate().for_each(|(chunk, sums)| {
-        let start = chunk * SUM_COLUMNS;
-        for row in values.chunks_exact(width) {
-            for (sum, value) in sums.iter_mut().zip(&row[start..]) {
-                *sum += value;
-            }
+    if width == 0 {
+        return Vec::new();
+    }
+    let of_block = |block: &[f32]| {
+        let mut sums = vec![0.0; width];
+        for row in block.chunks_exact(width) {
+            add(&mut sums, row);
         }
-    });
+        sums
+    };
+    let of_blocks: Vec<Vec<f32>> = values.par_chunks(SUM_ROWS * width).map(of_block).collect();
+    let mut sums = vec![0.0; width];
+    for of_block in &of_blocks {
+        add(&mut sums, of_block);
+    }
     sums
+}
+
+fn add(sums: &mut [f32], row: &[f32]) {
+    for (sum, value) in sums.iter_mut().zip(row) {
+        *sum += value;
+    }
 }
 
 #[cfg(test)]
@@ -174,5 +187,7 @@ mod tests {
         let sums = column_sums(&values, 130);
         assert!(sums.iter().enumerate().all(|(column, sum)| *sum == (3 * column + 390) as f32));
         assert_eq!(column_sums(&[], 2), [0.0, 0.0]);
+        assert_eq!(column_sums(&[], 0), [0.0; 0]);
+        assert_eq!(column_sums(&vec![1.0; 3 * 1300], 3), [1300.0; 3]);
     }
 }
