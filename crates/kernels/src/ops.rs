@@ -5,7 +5,8 @@
 //! - The result is a new tensor; nothing is added to an existing one.
 //! - A destination without edges gets zeros. Parallel edges count as often as they stand in the block.
 //! - No `[n_edges, d]` tensor is ever made on Flex: time and memory traffic grow with `n_edges * d`, memory
-//!   with the output and with what the gradient needs (the edges of the maxima, the inputs of a product). The gradient walks the edges by source, so it needs no atomics.
+//!   with the output and with what the gradient needs (the edges of the maxima, the inputs of a product).
+//!   The gradient walks the edges by source, so it needs no atomics.
 //! - Results and gradients have the same bits for any number of threads: a row's edges are added in
 //!   block order, and in the gradient in block order for each source.
 //! - On Flex, f32 tensors are processed directly, other element types through the reference in stock

@@ -8,8 +8,8 @@ use crate::Error;
 /// **Bound.** A worker starts a step only when the bytes that are ready, and the bytes that the steps in
 /// flight and this one will take, fit `queue_bytes`; a step not made yet counts as the largest batch so
 /// far. Before the first batch is known, and when a single batch is larger than the queue, one step at a
-/// time is made. The bytes exceed the bound only by
-/// what the steps in flight turn out larger than the largest batch before them.
+/// time is made. The bytes exceed the bound only by what the steps in flight turn out larger than the
+/// largest batch before them.
 ///
 /// **Nothing waits for ever.** Steps are started in ascending order and the caller takes them in
 /// ascending order. When the caller waits for step `s`, every step before it was taken, so `s` is ready,

@@ -1,31 +1,36 @@
-use std::ops::Range;
-
 use kiln_sample::RngKey;
 use rayon::prelude::*;
 
-use crate::flex::fill::{fill_rows, itself};
 use crate::flex::philox::{GROUPS, draws};
-use crate::flex::segment::Rows;
 use crate::ops::Keep;
 
 /// Columns that one call of [`draws`] serves.
 const COLUMNS: usize = 4 * GROUPS;
 
-/// Each row's values, multiplied by 0 or by the scale, as the draw of the row's node and column says.
-pub(super) fn dropout(x: Rows<'_>, nodes: &[u32], key: RngKey, keep: Keep) -> Vec<f32> {
-    let indptr = itself(nodes.len());
-    let body = |row: usize, columns: Range<usize>, out: &mut [f32], _: &mut [()]| {
-        out.copy_from_slice(x.row(row, &columns));
-        mask_row(out, nodes[row], key.words(), keep);
-    };
-    fill_rows(&indptr, x.width, (0.0, ()), body).0
-}
-
-/// Values that a task of the element-wise passes works on.
+/// Values that a task works on.
 const TASK_VALUES: usize = 1 << 15;
+
+/// Multiplies each row's values by 0 or by the scale, as the draw of the row's node and column says, in
+/// place.
+pub(super) fn dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
+    for_each_row(values, width, nodes, |row, node| mask_row(row, node, key.words(), keep));
+}
 
 /// ReLU, then the mask, in place.
 pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
+    for_each_row(values, width, nodes, |row, node| {
+        for value in &mut *row {
+            // Written so that what is not a number stays so.
+            *value = if *value <= 0.0 { 0.0 } else { *value };
+        }
+        if !keep.is_everything() {
+            mask_row(row, node, key.words(), keep);
+        }
+    });
+}
+
+/// Calls `change` with each row and its node, on rayon's threads.
+fn for_each_row(values: &mut [f32], width: usize, nodes: &[u32], change: impl Fn(&mut [f32], u32) + Sync) {
     if width == 0 {
         return;
     }
@@ -33,13 +38,7 @@ pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key:
     let tasks = values.par_chunks_mut(n_rows * width).zip(nodes.par_chunks(n_rows));
     tasks.for_each(|(rows, nodes)| {
         for (row, &node) in rows.chunks_exact_mut(width).zip(nodes) {
-            for value in &mut *row {
-                // Written so that what is not a number stays so.
-                *value = if *value <= 0.0 { 0.0 } else { *value };
-            }
-            if !keep.is_everything() {
-                mask_row(row, node, key.words(), keep);
-            }
+            change(row, node);
         }
     });
 }

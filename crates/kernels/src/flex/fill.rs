@@ -116,21 +116,15 @@ pub(super) fn copied_rows<'a>(
     width: usize,
     source: impl Fn(usize, Range<usize>) -> Option<&'a [f32]> + Sync,
 ) -> Vec<f32> {
-    let indptr = itself(n_rows);
+    // As an adjacency, every row has the one item that is itself.
+    let n_rows = i32::try_from(n_rows).expect("there should be fewer than 2^31 rows");
+    let indptr: Vec<i32> = (0..=n_rows).collect();
     let body = |row, columns, out: &mut [f32], _: &mut [()]| {
         if let Some(values) = source(row, columns) {
             out.copy_from_slice(values);
         }
     };
     fill_rows(&indptr, width, (0.0, ()), body).0
-}
-
-/// The adjacency in which every row has the one item that is itself.
-///
-/// # Panics
-/// When there are 2^31 rows or more.
-pub(super) fn itself(n_rows: usize) -> Vec<i32> {
-    (0..=i32::try_from(n_rows).expect("there should be fewer than 2^31 rows")).collect()
 }
 
 /// The pieces' places in an array. They follow each other, so no two share a place.

@@ -78,9 +78,8 @@ impl BlockOps for Flex {
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::dropout::<Self>(x, nodes, key, keep), {
-            let x = contiguous(x);
-            let nodes = nodes.as_slice::<u32>().expect("node ids should be contiguous u32");
-            matrix(dropout::dropout(rows(&x), nodes, key, keep), nodes.len(), &x)
+            let nodes = node_ids(&nodes);
+            in_place(x, |values, width| dropout::dropout(values, width, nodes, key, keep))
         })
     }
 
@@ -91,7 +90,7 @@ impl BlockOps for Flex {
         keep: Keep,
     ) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::relu_dropout::<Self>(x, nodes, key, keep), {
-            let nodes = nodes.as_slice::<u32>().expect("node ids should be contiguous u32");
+            let nodes = node_ids(&nodes);
             in_place(x, |values, width| dropout::relu_dropout(values, width, nodes, key, keep))
         })
     }
@@ -263,6 +262,10 @@ fn floats(x: &FloatTensor<Flex>) -> &[f32] {
 
 fn ints(x: &IntTensor<Flex>) -> &[i32] {
     x.as_slice().expect("a block's index tensors should be contiguous i32")
+}
+
+fn node_ids(x: &IntTensor<Flex>) -> &[u32] {
+    x.as_slice().expect("node ids should be contiguous u32")
 }
 
 /// A matrix of rows as wide as the given one's.
