@@ -117,8 +117,7 @@ pub fn write<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
 pub fn read<T: Element>(bytes: &[u8]) -> Result<Array<T>, Error> {
     let (header, data) = split(bytes).ok_or(Error::NotNpy)?;
     let bad = |key| Error::BadHeader { header: header.clone(), key };
-    let descr =
-        quoted(value_of(&header, "'descr'").ok_or_else(|| bad("descr"))?).ok_or_else(|| bad("descr"))?;
+    let descr = value_of(&header, "'descr'").and_then(quoted).ok_or_else(|| bad("descr"))?;
     if descr != T::DESCR {
         return Err(Error::WrongType { expected: T::DESCR, got: descr.to_owned() });
     }
