@@ -7,7 +7,7 @@ use std::hint::black_box;
 use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Throughput};
 use kiln_benches::{inputs, settings};
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::RowBuf;
 use kiln_kernels::{DeviceBlock, ops};
 
 /// An aggregation as the layers call it.

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use criterion::{BenchmarkId, Throughput};
 use kiln_benches::{inputs, settings};
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::RowBuf;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut criterion = settings();

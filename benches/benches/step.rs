@@ -6,7 +6,6 @@ use std::error::Error;
 use burn::tensor::Device;
 use criterion::{BenchmarkId, Throughput};
 use kiln_benches::{inputs, settings};
-use kiln_feature::FeatureSource;
 use kiln_loader::{Fetch, NodeFetch, SeedBatch, StageTimes};
 use kiln_nn::{Aggregate, SageConfig};
 use kiln_sample::{RngKey, Scratch};

@@ -52,7 +52,7 @@ pub fn dataset(name: DataName, standardize: bool, seed: u64) -> anyhow::Result<D
             synthetic::sbm(config).context("making the stochastic block model")?
         }
     };
-    Ok(if standardize { data.standardize() } else { data })
+    Ok(if standardize { data.standardize()? } else { data })
 }
 
 /// The folder that a run writes to: the one asked for, or else the next number under `runs`.

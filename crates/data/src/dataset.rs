@@ -2,11 +2,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels, RowBuf};
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
 
-use crate::Names;
+use crate::folder::check_split;
+use crate::{Error, Names, Note, Result};
 
-/// A graph with all that node classification needs. Cloning shares the arrays, but for the split.
+/// Rows that are checked in one go.
+const ROWS_AT_ONCE: usize = 4096;
+
+/// A graph with all that node classification needs. Cloning shares the arrays.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     /// What the set is called on a command line.
@@ -14,7 +18,7 @@ pub struct Dataset {
     /// The topology.
     pub graph: Arc<Csc>,
     /// One row a node, `[n_nodes, dim]`.
-    pub features: Arc<Dense>,
+    pub features: Arc<dyn FeatureSource>,
     /// One class a node, or none.
     pub labels: Arc<Labels>,
     /// Which labelled nodes to train and to judge on.
@@ -25,17 +29,26 @@ pub struct Dataset {
     pub class_names: Vec<String>,
     /// The edge types' names, by type; empty for graphs without edge types.
     pub edge_type_names: Vec<String>,
+    /// What the user should know of how the set was read: what was converted, what looks wrong.
+    pub notes: Vec<Note>,
 }
 
-/// Three disjoint sets of labelled nodes, each ascending.
+/// Three sets of labelled nodes, disjoint in sets that are built in or made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
     /// The nodes whose labels the loss reads.
-    pub train: Vec<NodeId>,
+    pub train: Buf<NodeId>,
     /// The nodes that choose the epoch and the settings.
-    pub val: Vec<NodeId>,
+    pub val: Buf<NodeId>,
     /// The nodes that are read once, at the end.
-    pub test: Vec<NodeId>,
+    pub test: Buf<NodeId>,
+}
+
+impl Split {
+    /// The three parts with their names.
+    pub fn parts(&self) -> [(&'static str, &Buf<NodeId>); 3] {
+        [("train", &self.train), ("val", &self.val), ("test", &self.test)]
+    }
 }
 
 impl fmt::Display for Dataset {
@@ -59,25 +72,109 @@ impl fmt::Display for Dataset {
 
 impl Dataset {
     /// The same set with each feature column shifted and scaled to mean 0 and standard deviation 1, in
-    /// 32-bit floats. A column of one value becomes 0.
+    /// 32-bit floats in memory. A column of one value becomes 0.
     ///
     /// Mean and deviation are taken over all nodes, those of the validation and test parts too: features
     /// of all nodes are known when training starts (the transductive setting). No label is read.
-    pub fn standardize(self) -> Self {
-        let dim = self.features.dim();
-        let n_rows = self.features.n_rows();
-        let all: Vec<NodeId> = (0..n_rows as u32).map(NodeId).collect();
+    ///
+    /// # Errors
+    /// [`Error::Feature`] for rows of a damaged file.
+    pub fn standardize(self) -> Result<Self> {
+        self.map_features(|values, dim| {
+            let scaling = Scaling::of_columns(values, dim);
+            for row in values.chunks_exact_mut(dim) {
+                for ((value, mean), factor) in row.iter_mut().zip(&scaling.means).zip(&scaling.factors) {
+                    *value = ((f64::from(*value) - mean) * factor) as f32;
+                }
+            }
+        })
+    }
+
+    /// The same set with each feature row divided by its sum, in 32-bit floats in memory: what PyG calls
+    /// `NormalizeFeatures`. A row whose sum is 0 stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Feature`] for rows of a damaged file.
+    pub fn row_normalize(self) -> Result<Self> {
+        self.map_features(|values, dim| {
+            for row in values.chunks_exact_mut(dim) {
+                let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
+                if sum != 0.0 {
+                    row.iter_mut().for_each(|value| *value = (f64::from(*value) / sum) as f32);
+                }
+            }
+        })
+    }
+
+    /// The same set with the reverse of each edge added, in memory; edges that then stand twice become
+    /// one. Weights and edge types are kept, the reverse having those of its edge.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] for a damaged graph.
+    pub fn symmetrize(self) -> Result<Self> {
+        let graph = &self.graph;
+        graph.validate()?;
+        let srcs: &[u32] = bytemuck::cast_slice(graph.indices());
+        let mut dsts = Vec::with_capacity(srcs.len());
+        for (dst, range) in graph.indptr().windows(2).enumerate() {
+            dsts.resize(range[1] as usize, dst as u32);
+        }
+        let mut builder = CscBuilder::new(graph.n_nodes()).symmetrize().duplicates(Duplicates::Remove);
+        if let Some(weights) = graph.weights() {
+            builder = builder.weights(weights);
+        }
+        if let Some(types) = graph.edge_types() {
+            builder = builder.edge_types(types);
+        }
+        let graph = Arc::new(builder.build(srcs, &dsts)?);
+        Ok(Self { graph, ..self })
+    }
+
+    /// Reads everything once and checks what opening a mapped set does not: that edges and labels are in
+    /// range, that weights and features are finite numbers, and that the split's nodes exist and have
+    /// labels. Gives what it noticed.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] and [`Error::Feature`] for edges, labels and rows that cannot be,
+    /// [`Error::BadValue`] for values that are no finite numbers and for splits.
+    pub fn validate(&self) -> Result<Vec<Note>> {
+        let mut notes = Vec::new();
+        self.graph.validate()?;
+        let not_finite = |what, position, found: f32| Error::BadValue {
+            path: self.name.clone().into(),
+            what,
+            position,
+            expected: "finite numbers: replace the others before saving".into(),
+            found: found.to_string(),
+        };
+        let weights = self.graph.weights().unwrap_or_default();
+        if let Some(edge) = weights.iter().position(|weight| !weight.is_finite()) {
+            return Err(not_finite("the weight of edge", edge as u64, weights[edge]));
+        }
+        self.labels.validate()?;
+        check_split(self.name.as_ref(), &self.split, &self.labels, &mut notes)?;
+        let nodes: Vec<NodeId> = (0..self.features.n_rows() as u32).map(NodeId).collect();
         let mut rows = RowBuf::empty(self.features.row_type());
-        self.features.gather(&all, &mut rows).expect("ids below the number of rows should have rows");
-        let mut values = rows.into_f32();
-        let scaling = Scaling::of_columns(&values, dim);
-        for row in values.chunks_exact_mut(dim) {
-            for ((value, mean), factor) in row.iter_mut().zip(&scaling.means).zip(&scaling.factors) {
-                *value = ((f64::from(*value) - mean) * factor) as f32;
+        for nodes in nodes.chunks(ROWS_AT_ONCE) {
+            self.features.gather(nodes, &mut rows)?;
+            let values = std::mem::take(&mut rows).into_f32();
+            if let Some(position) = values.iter().position(|value| !value.is_finite()) {
+                let node = nodes[position / self.features.dim()];
+                return Err(not_finite("a feature of node", node.0.into(), values[position]));
             }
         }
-        let features = Dense::from_f32(values, dim).expect("as many rows as before should be whole rows");
-        Self { features: Arc::new(features), ..self }
+        Ok(notes)
+    }
+
+    /// All rows through `change`, which gets them row by row and their number of columns.
+    fn map_features(self, change: impl FnOnce(&mut [f32], usize)) -> Result<Self> {
+        let dim = self.features.dim();
+        let all: Vec<NodeId> = (0..self.features.n_rows() as u32).map(NodeId).collect();
+        let mut rows = RowBuf::empty(self.features.row_type());
+        self.features.gather(&all, &mut rows)?;
+        let mut values = rows.into_f32();
+        change(&mut values, dim);
+        Ok(Self { features: Arc::new(Dense::from_f32(values, dim)?), ..self })
     }
 }
 

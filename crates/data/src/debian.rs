@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
-use kiln_graph::{Csc, CscBuilder, NodeId};
+use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
 use serde::Deserialize;
 
 use crate::files::{Files, check};
@@ -80,7 +80,11 @@ fn load(files: Files<'_>) -> Result<Dataset> {
     let manifest: Manifest = serde_json::from_slice(&files.read("manifest.json")?)
         .map_err(|source| Error::Manifest { path: files.path("manifest.json"), source })?;
     if manifest.format != FORMAT {
-        return Err(Error::Format { expected: FORMAT, got: manifest.format });
+        return Err(Error::Format {
+            path: files.path("manifest.json"),
+            expected: FORMAT,
+            got: manifest.format,
+        });
     }
     let names = load_names(&files)?;
     let n_nodes = names.len();
@@ -88,16 +92,19 @@ fn load(files: Files<'_>) -> Result<Dataset> {
     check("labels.npy.gz", "the number of nodes", n_nodes, labels.len())?;
     let labels: Vec<i32> = labels.into_iter().map(i32::from).collect();
     let split = load_split(&files, &labels)?;
+    let labels = Labels::new(labels, manifest.class_names.len());
+    labels.validate()?;
     let reversed = manifest.type_names.iter().map(|name| format!("{name} (reversed)"));
     Ok(Dataset {
         name: manifest.name,
         graph: Arc::new(load_graph(&files, n_nodes, manifest.type_names.len())?),
         features: Arc::new(load_features(&files, n_nodes)?),
-        labels: Arc::new(Labels::new(labels, manifest.class_names.len())?),
+        labels: Arc::new(labels),
         split,
         names: Arc::new(names),
         edge_type_names: manifest.type_names.iter().cloned().chain(reversed).collect(),
         class_names: manifest.class_names,
+        notes: Vec::new(),
     })
 }
 
@@ -126,16 +133,14 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
     const NO_PART: u8 = 255;
     let parts: Vec<u8> = files.read_npy("split.npy.gz")?;
     check("split.npy.gz", "the number of nodes", labels.len(), parts.len())?;
-    let mut split = Split::default();
+    let mut split = [const { Vec::new() }; 3];
     for (node, (&part, &label)) in parts.iter().zip(labels).enumerate() {
         let members = match part {
-            0 => &mut split.train,
-            1 => &mut split.val,
-            2 => &mut split.test,
+            0..3 => &mut split[usize::from(part)],
             NO_PART => continue,
             other => {
                 return Err(Error::Inconsistent {
-                    file: "split.npy.gz",
+                    file: "split.npy.gz".into(),
                     what: "a node's part",
                     expected: u64::from(NO_PART),
                     got: u64::from(other),
@@ -147,7 +152,8 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
         }
         members.push(NodeId(node as u32));
     }
-    Ok(split)
+    let [train, val, test] = split.map(Buf::from);
+    Ok(Split { train, val, test })
 }
 
 /// The words of all nodes and the words' vectors.

@@ -2,11 +2,11 @@ use std::path::PathBuf;
 
 use crate::npy;
 
-/// Why a data set could not be made or read.
+/// Why a data set could not be made, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A parameter of a synthetic set is out of its range.
+    /// A parameter is out of its range.
     #[error("{what} is {got}, expected {expected}")]
     BadParameter {
         /// Which parameter.
@@ -16,7 +16,7 @@ pub enum Error {
         /// What it is.
         got: String,
     },
-    /// A file could not be read or decompressed.
+    /// A file could not be read, written or decompressed.
     #[error("{path}: {source}")]
     Io {
         /// The file; for the built-in set, its name.
@@ -24,7 +24,7 @@ pub enum Error {
         /// What is wrong with it.
         source: std::io::Error,
     },
-    /// A file is no array of the expected element type.
+    /// A file is no array of an element type that can be used there.
     #[error("{path}: {source}")]
     Npy {
         /// The file; for the built-in set, its name.
@@ -32,7 +32,7 @@ pub enum Error {
         /// What is wrong with it.
         source: npy::Error,
     },
-    /// The manifest is not what a reader of this version expects.
+    /// A manifest is not what a reader of this version expects.
     #[error("{path}: {source}")]
     Manifest {
         /// The file; for the built-in set, its name.
@@ -40,27 +40,121 @@ pub enum Error {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// The set was made in another version of the layout.
-    #[error("the set has format {got}, expected {expected}")]
+    /// A set was made in another version of its layout.
+    #[error("{path}: the set has format {got}, expected {expected}: make it again with this version")]
     Format {
+        /// The manifest.
+        path: PathBuf,
         /// The format that this version reads.
         expected: u32,
         /// The format that the manifest states.
         got: u32,
     },
-    /// An array does not fit the other arrays.
-    #[error("{file}: {what} is {got}, expected {expected}")]
+    /// What a metadata file states cannot be used.
+    #[error("{path}: {key} is {found}, expected {expected}")]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// The entry, as a path of keys.
+        key: String,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A folder lacks a file.
+    #[error("{folder} has no {expected}")]
+    Missing {
+        /// The folder.
+        folder: PathBuf,
+        /// The names that the file may have, and what it is for.
+        expected: String,
+    },
+    /// A path is of no kind that is known.
+    #[error("{path} is no data set that is known: {looked_for}")]
+    Unrecognised {
+        /// The path.
+        path: PathBuf,
+        /// What was looked for.
+        looked_for: String,
+    },
+    /// A path is a data set, but for another task.
+    #[error("{path} is {kind}, expected {expected}")]
+    WrongKind {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        kind: String,
+        /// What was needed.
+        expected: &'static str,
+    },
+    /// A line of a text file is not what it should be.
+    #[error("{path}, line {line}: {found:?}, expected {expected}")]
+    BadLine {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What it should hold.
+        expected: String,
+        /// What it holds, shortened.
+        found: String,
+    },
+    /// A value of an array is not one that can be used.
+    #[error("{path}: {what} {position} is {found}, expected {expected}")]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// What the values are: `entry`, `edge`, `node`, `row`.
+        what: &'static str,
+        /// Which of them, from 0.
+        position: u64,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// An array or file does not fit the others.
+    #[error("{file}: {what} is {got}, expected {expected}", file = file.display())]
     Inconsistent {
         /// The file.
-        file: &'static str,
+        file: PathBuf,
         /// What does not fit.
         what: &'static str,
-        /// What the other arrays ask for.
+        /// What the others ask for.
         expected: u64,
         /// What it is.
         got: u64,
     },
-    /// The arcs are no graph.
+    /// A file's contents are not those that its manifest was written for.
+    #[error(
+        "{path}: its SHA-256 is {got}, the manifest says {expected}: the file was changed or damaged, make the set again"
+    )]
+    HashMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The hash in the manifest.
+        expected: String,
+        /// The hash of the file.
+        got: String,
+    },
+    /// A folder to write to holds something already.
+    #[error("{path} exists and is not an empty folder: name a new one, so that nothing is overwritten")]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The memory that was allowed is not enough.
+    #[error("{what} needs {needed_bytes} bytes of memory, {budget_bytes} are allowed: raise the limit")]
+    Memory {
+        /// What needs it.
+        what: String,
+        /// The least that is needed.
+        needed_bytes: u64,
+        /// What was allowed.
+        budget_bytes: u64,
+    },
+    /// The edges are no graph.
     #[error("graph: {0}")]
     Graph(#[from] kiln_graph::Error),
     /// The features or labels are not valid.

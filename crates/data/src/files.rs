@@ -55,9 +55,14 @@ impl Files<'_> {
 }
 
 /// Checks a number that one file states against another's.
-pub(crate) fn check(file: &'static str, what: &'static str, expected: usize, got: usize) -> Result<()> {
+pub(crate) fn check(file: impl Into<PathBuf>, what: &'static str, expected: usize, got: usize) -> Result<()> {
     if expected != got {
-        return Err(Error::Inconsistent { file, what, expected: expected as u64, got: got as u64 });
+        return Err(Error::Inconsistent {
+            file: file.into(),
+            what,
+            expected: expected as u64,
+            got: got as u64,
+        });
     }
     Ok(())
 }

@@ -11,18 +11,25 @@
 //! # Ok::<(), kiln_data::Error>(())
 //! ```
 
+#[allow(dead_code, reason = "the readers come next")]
+mod arrays;
 mod dataset;
 mod debian;
 mod error;
 mod files;
+mod folder;
 mod names;
+mod note;
 pub mod npy;
 pub mod synthetic;
+#[allow(dead_code, reason = "the readers come next")]
+mod text;
 
 pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
 pub use error::Error;
 pub use names::Names;
+pub use note::Note;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

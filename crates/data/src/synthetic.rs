@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
-use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
+use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -147,11 +147,12 @@ fn dataset(
         name: name.to_owned(),
         graph: Arc::new(graph),
         features: Arc::new(Dense::from_f32(features.rows, features.dim)?),
-        labels: Arc::new(Labels::new(labels, n_classes)?),
+        labels: Arc::new(Labels::new(labels, n_classes)),
         split,
         names: Arc::new(Names::default()),
         class_names: (0..n_classes).map(|class| class.to_string()).collect(),
         edge_type_names: Vec::new(),
+        notes: Vec::new(),
     })
 }
 
@@ -201,7 +202,7 @@ impl Draws {
         let part = |range: std::ops::Range<usize>| {
             let mut part = nodes[range].to_vec();
             part.sort_unstable();
-            part
+            Buf::from(part)
         };
         Split { train: part(0..train_end), val: part(train_end..val_end), test: part(val_end..n_nodes) }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use kiln_data::{Dataset, Error, debian_packages, read_debian_packages};
-use kiln_feature::{FeatureSource, Rows};
+use kiln_feature::RowBuf;
 use kiln_graph::NodeId;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -166,7 +166,10 @@ fn every_class_has_100_nodes_and_some_in_each_part() {
 #[test]
 fn features_have_their_golden_digest() {
     let data = debian_packages().unwrap();
-    let Rows::F32(rows) = data.features.rows() else { panic!("features should be f32") };
+    let all: Vec<NodeId> = (0..63_437).map(NodeId).collect();
+    let mut rows = RowBuf::default();
+    data.features.gather(&all, &mut rows).unwrap();
+    let rows = rows.into_f32();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(hex(bytes), FEATURES_SHA256);
     // A projection of a row of norm 1 is no longer than that, but for the rounding to 8 bits.
@@ -220,7 +223,7 @@ fn damaged_files_are_errors() {
     let format = read_with("manifest.json", |bytes| {
         String::from_utf8(bytes).unwrap().replacen("\"format\": 1", "\"format\": 2", 1).into_bytes()
     });
-    assert_eq!(format.to_string(), "the set has format 2, expected 1");
+    assert!(format.to_string().contains("the set has format 2, expected 1"), "{format}");
     let part = read_with("split.npy.gz", last_byte(3));
     assert_eq!(part.to_string(), "split.npy.gz: a node's part is 3, expected 255");
     let ty = read_with("edge_types.npy.gz", last_byte(9));

@@ -53,10 +53,12 @@ fn what_is_no_such_array_is_refused() {
     for length in 0..128 {
         assert_eq!(read(&numpys_bytes()[..length]), Error::NotNpy, "{length} bytes");
     }
-    let wrong = |got: &str| Error::WrongType { expected: "<u2", got: got.into() };
+    let wrong = |got: &str| Error::WrongType { expected: "<u2".into(), got: got.into() };
     assert_eq!(read(&with("<u2", "<i8")), wrong("<i8"));
-    assert_eq!(read(&with("<u2", ">u2")), wrong(">u2"));
-    assert_eq!(read(&with("<u2", "|O")), wrong("|O"));
+    assert_eq!(read(&with("<u2", ">u2")), Error::BigEndian { got: ">u2".into(), little: "<u2".into() });
+    assert_eq!(read(&with("<u2", "|O")), Error::Objects);
+    let words = Error::WrongType { expected: "a type of numbers".into(), got: "<U7".into() };
+    assert_eq!(read(&with("<u2", "<U7")), words);
     assert_eq!(read(&with("False", "True")), Error::FortranOrder);
     for (from, to, key) in [
         ("'descr'", "'type'", "descr"),

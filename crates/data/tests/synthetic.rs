@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use kiln_data::synthetic::{SbmConfig, ring, rmat, sbm};
 use kiln_data::{Dataset, Error, Names};
-use kiln_feature::{Dense, FeatureSource, Rows};
+use kiln_feature::{Dense, RowBuf};
 use kiln_graph::NodeId;
 use sha2::{Digest, Sha256};
 
 const SBM: SbmConfig =
     SbmConfig { n_nodes: 3_000, n_classes: 4, degree: 10, homophily: 0.8, dim: 8, noise: 0.5, seed: 7 };
 
-fn rows(data: &Dataset) -> &[f32] {
-    match data.features.rows() {
-        Rows::F32(rows) => rows,
-        other => panic!("features should be f32, not {:?}", other.row_type()),
-    }
+fn rows(data: &Dataset) -> Vec<f32> {
+    let all: Vec<NodeId> = (0..data.features.n_rows() as u32).map(NodeId).collect();
+    let mut rows = RowBuf::default();
+    data.features.gather(&all, &mut rows).expect("every node has a row");
+    rows.into_f32()
 }
 
 /// SHA-256 of all arrays of a set.
@@ -162,6 +162,7 @@ fn standardizing_gives_mean_0_and_deviation_1_and_leaves_constants_at_0() {
     // The deviation of 1, 2, 3, 4 is the root of 5 / 4.
     let unit = 1.0 / 5.0_f64.sqrt();
     let expected = [0.0, -3.0 * unit, -1.0, 0.0, -unit, -1.0, 0.0, unit, 1.0, 0.0, 3.0 * unit, 1.0];
+    let data = data.unwrap();
     assert_eq!(rows(&data), expected.map(|value| value as f32));
     assert_eq!(data.features.dim(), 3);
 }

@@ -1,14 +1,36 @@
-use kiln_graph::{Buf, NodeId};
+use std::ops::Range;
+use std::path::Path;
+
+use kiln_graph::{Buf, Mapping, NodeId};
 
 use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
 
-/// Features in memory: row `v` belongs to node `v`. Cloning shares the rows.
+/// Features of which every value is stored, in memory or in a mapped file: row `v` belongs to node `v`.
+/// Cloning shares the rows.
+///
+/// Of a mapped file, rows are read when they are gathered. The system keeps the pages that are used;
+/// nothing is held in this process's own memory. The file must not change while it is mapped: see
+/// [`Mapping::open`].
 ///
 /// Invariant: the values are a whole number of rows of `dim >= 1` columns.
 #[derive(Debug, Clone)]
 pub struct Dense {
     rows: Rows,
     dim: usize,
+}
+
+/// Where the rows lie in their file: `n_rows` x `dim` elements, row-major, without gaps. Whatever comes
+/// before and after them is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MappedLayout {
+    /// How the elements are stored.
+    pub row_type: RowType,
+    /// Number of columns.
+    pub dim: usize,
+    /// Number of rows.
+    pub n_rows: usize,
+    /// The byte of the file where row 0 starts, a multiple of the element's bytes.
+    pub offset_bytes: u64,
 }
 
 impl Dense {
@@ -35,20 +57,33 @@ impl Dense {
         Self::new(Rows::F32(rows.into()), dim)
     }
 
+    /// Maps the rows of a file: little-endian, row by row.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] when the file cannot be opened; otherwise as [`Dense::mapped`].
+    pub fn open(path: impl AsRef<Path>, layout: MappedLayout) -> Result<Self> {
+        Self::mapped(&Mapping::open(path)?, layout)
+    }
+
+    /// The rows in a file that is mapped already.
+    ///
+    /// # Errors
+    /// [`Error::ZeroDim`] for `dim` 0, [`Error::Misaligned`] for a start that is not a multiple of the
+    /// element's bytes, [`Error::FileTooShort`] when the file ends before the last row, and
+    /// [`Error::TooLarge`] when the layout's bytes cannot be counted.
+    pub fn mapped(mapping: &Mapping, layout: MappedLayout) -> Result<Self> {
+        let bytes = byte_range(mapping, layout)?;
+        let rows = match layout.row_type {
+            RowType::F32 => Rows::F32(mapping.slice(bytes)?),
+            RowType::F16 => Rows::F16(mapping.slice(bytes)?),
+            RowType::BF16 => Rows::BF16(mapping.slice(bytes)?),
+        };
+        Ok(Self { rows, dim: layout.dim })
+    }
+
     /// All rows, row-major.
     pub fn rows(&self) -> &Rows {
         &self.rows
-    }
-
-    /// One node's row as 32-bit floats, in a vector of its own: to look at single nodes. Many rows are
-    /// [gathered](FeatureSource::gather).
-    ///
-    /// # Errors
-    /// [`Error::NodeOutOfRange`] when the node has no row.
-    pub fn row(&self, node: NodeId) -> Result<Vec<f32>> {
-        let mut row = RowBuf::empty(self.row_type());
-        self.gather(&[node], &mut row)?;
-        Ok(row.into_f32())
     }
 }
 
@@ -68,4 +103,38 @@ impl FeatureSource for Dense {
     fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
         self.rows.gather(self.dim, ids, out)
     }
+}
+
+fn byte_range(mapping: &Mapping, layout: MappedLayout) -> Result<Range<usize>> {
+    let MappedLayout { row_type, dim, n_rows, offset_bytes } = layout;
+    if dim == 0 {
+        return Err(Error::ZeroDim);
+    }
+    let align_bytes = row_type.bytes();
+    if !offset_bytes.is_multiple_of(align_bytes as u64) {
+        return Err(Error::Misaligned { path: mapping.path().to_owned(), offset_bytes, align_bytes });
+    }
+    let row_type = row_type.name();
+    let too_large = Error::TooLarge { n_rows, dim, row_type, offset_bytes };
+    let n_bytes = n_rows.checked_mul(dim).and_then(|n_values| n_values.checked_mul(align_bytes));
+    let start = usize::try_from(offset_bytes).ok();
+    let (Some(n_bytes), Some(start)) = (n_bytes, start) else {
+        return Err(too_large);
+    };
+    let Some(end) = start.checked_add(n_bytes) else {
+        return Err(too_large);
+    };
+    let got = mapping.bytes().len();
+    if end > got {
+        let path = mapping.path().to_owned();
+        return Err(Error::FileTooShort {
+            path,
+            n_rows,
+            dim,
+            row_type,
+            expected: end as u64,
+            got: got as u64,
+        });
+    }
+    Ok(start..end)
 }

@@ -67,6 +67,40 @@ pub enum Error {
         /// Where the rows start.
         offset_bytes: u64,
     },
+    /// The arrays of sparse features contradict each other.
+    #[error(
+        "sparse features: {what} is {got}, expected {expected}: save indptr, indices and data of one CSR matrix"
+    )]
+    BadSparse {
+        /// What does not fit.
+        what: &'static str,
+        /// What it should be.
+        expected: u64,
+        /// What it is.
+        got: u64,
+    },
+    /// The values of a sparse row lie where there are none: its file is damaged.
+    #[error("the feature values of node {} would be {start} to {end} of {n_values}: the file is damaged, make it again", node.0)]
+    BadSparseRow {
+        /// The node.
+        node: NodeId,
+        /// Where its values would start.
+        start: u64,
+        /// Where they would end.
+        end: u64,
+        /// How many values there are.
+        n_values: u64,
+    },
+    /// A value of a sparse row lies in a column that does not exist.
+    #[error("node {} has a feature in column {column}, but there are {dim} (0 to dim - 1): the file is damaged, make it again", node.0)]
+    ColumnOutOfRange {
+        /// The node.
+        node: NodeId,
+        /// The column.
+        column: u32,
+        /// How many columns there are.
+        dim: usize,
+    },
     /// A label names a class that does not exist.
     #[error("node {} has label {label}, but there are {n_classes} classes (0 to n_classes - 1)", node.0)]
     LabelOutOfRange {

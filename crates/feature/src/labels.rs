@@ -5,7 +5,8 @@ use crate::{Error, Result};
 
 /// The class of each node, or none. Cloning shares the array.
 ///
-/// Invariant: every label is negative (unlabelled) or below `n_classes`.
+/// Every label is negative (unlabelled) or below `n_classes`; of a mapped file this is checked where labels
+/// are read.
 #[derive(Debug, Clone)]
 pub struct Labels {
     classes: Buf<i32>,
@@ -14,18 +15,26 @@ pub struct Labels {
 
 impl Labels {
     /// Labels from one class a node, indexed by node id; any negative number means that the node has
-    /// none.
+    /// none. Runs in constant time, as a mapped file must: [`Labels::validate`] reads all classes, and
+    /// [`Labels::gather`] checks those that it meets.
+    pub fn new(classes: impl Into<Buf<i32>>, n_classes: usize) -> Self {
+        Self { classes: classes.into(), n_classes }
+    }
+
+    /// Reads all labels once.
     ///
     /// # Errors
-    /// [`Error::LabelOutOfRange`] for the first label that is not below `n_classes`.
-    pub fn new(classes: impl Into<Buf<i32>>, n_classes: usize) -> Result<Self> {
-        let classes = classes.into();
-        let is_bad = |&label: &i32| usize::try_from(label).is_ok_and(|class| class >= n_classes);
-        if let Some(position) = classes.iter().position(is_bad) {
-            let label = classes[position];
-            return Err(Error::LabelOutOfRange { node: NodeId(position as u32), label, n_classes });
+    /// [`Error::LabelOutOfRange`] for the first label that is not below [`Labels::n_classes`].
+    pub fn validate(&self) -> Result<()> {
+        let is_bad = |&label: &i32| usize::try_from(label).is_ok_and(|class| class >= self.n_classes);
+        match self.classes.iter().position(is_bad) {
+            Some(position) => Err(self.out_of_range(NodeId(position as u32))),
+            None => Ok(()),
         }
-        Ok(Self { classes, n_classes })
+    }
+
+    fn out_of_range(&self, node: NodeId) -> Error {
+        Error::LabelOutOfRange { node, label: self.classes[node.index()], n_classes: self.n_classes }
     }
 
     /// Number of classes.
@@ -58,8 +67,9 @@ impl Labels {
     /// The classes are never negative; they are signed because integer tensors are.
     ///
     /// # Errors
-    /// [`Error::NodeOutOfRange`] or [`Error::Unlabelled`] for the first node without a class. What `out`
-    /// holds then is unspecified.
+    /// [`Error::NodeOutOfRange`] or [`Error::Unlabelled`] for the first node without a class, and
+    /// [`Error::LabelOutOfRange`] for one with a class that does not exist. What `out` holds then is
+    /// unspecified.
     pub fn gather(&self, nodes: &[NodeId], out: &mut Vec<i32>) -> Result<()> {
         check_ids("label", nodes, self.len())?;
         out.clear();
@@ -68,6 +78,9 @@ impl Labels {
             let label = self.classes[node.index()];
             if label < 0 {
                 return Err(Error::Unlabelled { node });
+            }
+            if label as usize >= self.n_classes {
+                return Err(self.out_of_range(node));
             }
             out.push(label);
         }

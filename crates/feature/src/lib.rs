@@ -1,5 +1,6 @@
 //! Feature rows and labels by node id: [`FeatureSource`] gathers the rows of a list of nodes into a
-//! buffer that the caller owns, from memory ([`Dense`]) or from a mapped file ([`Mapped`]).
+//! buffer that the caller owns, from rows in memory or in a mapped file ([`Dense`]), or from rows of which
+//! only the values that are not zero are stored ([`Sparse`]).
 //!
 //! Rows are handed on as they are stored; widening half precision is a step of its own
 //! ([`RowBuf::into_f32`]). This crate never sees an edge, draws no random number, starts no thread and
@@ -18,16 +19,16 @@
 mod dense;
 mod error;
 mod labels;
-mod mapped;
 mod row;
 mod source;
+mod sparse;
 
-pub use dense::Dense;
+pub use dense::{Dense, MappedLayout};
 pub use error::Error;
 pub use labels::Labels;
-pub use mapped::{Mapped, MappedLayout};
 pub use row::{RowBuf, RowType, Rows};
 pub use source::FeatureSource;
+pub use sparse::Sparse;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use kiln_graph::NodeId;
 
 use crate::{Result, RowBuf, RowType};
@@ -5,7 +7,7 @@ use crate::{Result, RowBuf, RowType};
 /// Rows of features by node id, wherever they are kept.
 ///
 /// A source is shared by all workers of a loader, hence `Send + Sync` and `&self`.
-pub trait FeatureSource: Send + Sync {
+pub trait FeatureSource: fmt::Debug + Send + Sync {
     /// Number of columns, at least 1.
     fn dim(&self) -> usize;
 
@@ -25,4 +27,15 @@ pub trait FeatureSource: Send + Sync {
     /// [`Error::NodeOutOfRange`](crate::Error::NodeOutOfRange) for an id that is not below `n_rows`; a
     /// source that reads files or a network adds its own. What `out` holds then is unspecified.
     fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()>;
+
+    /// One node's row as 32-bit floats, in a vector of its own: to look at single nodes. Many rows are
+    /// [gathered](FeatureSource::gather).
+    ///
+    /// # Errors
+    /// As [`FeatureSource::gather`].
+    fn row(&self, node: NodeId) -> Result<Vec<f32>> {
+        let mut row = RowBuf::empty(self.row_type());
+        self.gather(&[node], &mut row)?;
+        Ok(row.into_f32())
+    }
 }

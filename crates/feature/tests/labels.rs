@@ -5,7 +5,7 @@ use kiln_graph::{Buf, NodeId};
 
 #[test]
 fn labels_align_with_the_nodes_as_given() {
-    let labels = Labels::new(vec![2, -1, 0, -7], 3).unwrap();
+    let labels = Labels::new(vec![2, -1, 0, -7], 3);
     assert_eq!((labels.len(), labels.n_classes(), labels.is_empty()), (4, 3, false));
     assert_eq!(labels.as_slice(), [2, -1, 0, -7]);
     let mut out = vec![9; 8];
@@ -17,7 +17,7 @@ fn labels_align_with_the_nodes_as_given() {
 
 #[test]
 fn a_node_without_a_class_is_none_alone_and_an_error_in_a_batch() {
-    let labels = Labels::new(Buf::from(vec![2, -1, 0, -7]), 3).unwrap();
+    let labels = Labels::new(Buf::from(vec![2, -1, 0, -7]), 3);
     let alone: Vec<Option<u32>> = (0..5).map(|node| labels.get(NodeId(node))).collect();
     assert_eq!(alone, [Some(2), None, Some(0), None, None]);
     let error = labels.gather(&[NodeId(0), NodeId(3)], &mut Vec::new()).unwrap_err();
@@ -29,8 +29,10 @@ fn a_node_without_a_class_is_none_alone_and_an_error_in_a_batch() {
 
 #[test]
 fn a_label_above_the_last_class_is_refused() {
-    let error = Labels::new(vec![0, 2, 3], 3).unwrap_err();
+    let error = Labels::new(vec![0, 2, 3], 3).validate().unwrap_err();
     assert!(matches!(error, Error::LabelOutOfRange { node: NodeId(2), label: 3, n_classes: 3 }));
-    assert!(Labels::new(vec![i32::MIN, -1], 0).is_ok());
-    assert!(Labels::new(vec![0], 0).is_err());
+    assert!(Labels::new(vec![i32::MIN, -1], 0).validate().is_ok());
+    assert!(Labels::new(vec![0], 0).validate().is_err());
+    let error = Labels::new(vec![0, 3], 3).gather(&[NodeId(1)], &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Error::LabelOutOfRange { node: NodeId(1), label: 3, n_classes: 3 }));
 }

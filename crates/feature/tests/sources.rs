@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use half::{bf16, f16};
-use kiln_feature::{Dense, Error, FeatureSource, Mapped, MappedLayout, RowBuf, RowType, Rows};
+use kiln_feature::{Dense, Error, FeatureSource, MappedLayout, RowBuf, RowType, Rows};
 use kiln_graph::{Mapping, NodeId};
 use tempfile::NamedTempFile;
 
@@ -64,7 +64,7 @@ fn dense_and_mapped_rows_are_gathered_as_stored() {
         check_source(&Dense::new(rows(row_type), 2).unwrap(), row_type);
         for offset_bytes in [0, 8] {
             let file = file(row_type, offset_bytes);
-            let mapped = Mapped::open(file.path(), layout(row_type, offset_bytes as u64)).unwrap();
+            let mapped = Dense::open(file.path(), layout(row_type, offset_bytes as u64)).unwrap();
             check_source(&mapped, row_type);
             assert_eq!(mapped.rows().owned_bytes(), 0);
         }
@@ -124,10 +124,10 @@ fn no_rows_are_fine_until_one_is_asked_for() {
 fn mapped_names_the_file_that_is_too_short() {
     let file = file(RowType::F32, 0);
     let asked = MappedLayout { n_rows: 4, ..layout(RowType::F32, 0) };
-    let error = Mapped::open(file.path(), asked).unwrap_err();
+    let error = Dense::open(file.path(), asked).unwrap_err();
     assert!(matches!(error, Error::FileTooShort { n_rows: 4, expected: 32, got: 24, .. }));
     assert!(error.to_string().starts_with(&file.path().display().to_string()));
-    let shifted = Mapped::open(file.path(), layout(RowType::F32, 4)).unwrap_err();
+    let shifted = Dense::open(file.path(), layout(RowType::F32, 4)).unwrap_err();
     assert!(matches!(shifted, Error::FileTooShort { expected: 28, got: 24, .. }));
 }
 
@@ -135,9 +135,9 @@ fn mapped_names_the_file_that_is_too_short() {
 fn mapped_refuses_a_misaligned_start() {
     let file = file(RowType::F32, 4);
     let mapping = Mapping::open(file.path()).unwrap();
-    let error = Mapped::new(&mapping, layout(RowType::F32, 2)).unwrap_err();
+    let error = Dense::mapped(&mapping, layout(RowType::F32, 2)).unwrap_err();
     assert!(matches!(error, Error::Misaligned { offset_bytes: 2, align_bytes: 4, .. }));
-    Mapped::new(&mapping, layout(RowType::F16, 2)).unwrap();
+    Dense::mapped(&mapping, layout(RowType::F16, 2)).unwrap();
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn mapped_refuses_layouts_that_no_file_can_have() {
     let file = file(RowType::F32, 0);
     let mapping = Mapping::open(file.path()).unwrap();
     let base = layout(RowType::F32, 0);
-    let error = |layout| Mapped::new(&mapping, layout).unwrap_err();
+    let error = |layout| Dense::mapped(&mapping, layout).unwrap_err();
     assert!(matches!(error(MappedLayout { dim: 0, ..base }), Error::ZeroDim));
     assert!(matches!(error(MappedLayout { n_rows: usize::MAX, ..base }), Error::TooLarge { .. }));
     assert!(matches!(error(MappedLayout { offset_bytes: u64::MAX - 3, ..base }), Error::TooLarge { .. }));
@@ -155,7 +155,7 @@ fn mapped_refuses_layouts_that_no_file_can_have() {
 fn mapped_says_which_file_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("absent");
-    let error = Mapped::open(&path, layout(RowType::F32, 0)).unwrap_err();
+    let error = Dense::open(&path, layout(RowType::F32, 0)).unwrap_err();
     assert!(matches!(&error, Error::Graph(kiln_graph::Error::Io { path: named, .. }) if *named == path));
     assert!(error.to_string().contains("absent"));
 }

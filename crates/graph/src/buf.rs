@@ -97,6 +97,36 @@ impl<T: Pod> Buf<T> {
     }
 }
 
+impl<T> Default for Buf<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T: Pod> FromIterator<T> for Buf<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        values.into_iter().collect::<Vec<T>>().into()
+    }
+}
+
+impl<'a, T: Pod> IntoIterator for &'a Buf<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T: Pod + PartialEq> PartialEq for Buf<T> {
+    /// Whether the elements are equal, wherever they are kept.
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Pod + Eq> Eq for Buf<T> {}
+
 impl<T: Pod> Deref for Buf<T> {
     type Target = [T];
 

@@ -41,7 +41,7 @@ fn loader(
     let rows: Vec<f32> = (0..N_NODES).flat_map(|node| [node as f32, -(node as f32)]).collect();
     let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(rows, 2).unwrap());
     let class = |node| if node < n_labelled { (node % N_CLASSES) as i32 } else { -1 };
-    let labels = Labels::new((0..N_NODES).map(class).collect::<Vec<_>>(), N_CLASSES as usize).unwrap();
+    let labels = Labels::new((0..N_NODES).map(class).collect::<Vec<_>>(), N_CLASSES as usize);
     let sampler: Arc<dyn BlockSampler> = Arc::new(NeighborSampler::new(graph(), fanouts));
     let fetch = NodeFetch::new(sampler, features, Arc::new(labels));
     let items = ItemSampler::new(items.to_vec(), config).unwrap();

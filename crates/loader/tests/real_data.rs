@@ -9,7 +9,7 @@ use kiln_sample::{Fanout, NeighborSampler};
 /// The batches of an epoch, as one rank sees them.
 fn batches(data: &kiln_data::Dataset, batch_size: usize, shard: Shard) -> Vec<MiniBatch> {
     let config = ItemSamplerConfig { batch_size, seed: 7, shard, ..ItemSamplerConfig::default() };
-    let items = ItemSampler::new(data.split.train.clone(), config).expect("the configuration is valid");
+    let items = ItemSampler::new(data.split.train.to_vec(), config).expect("the configuration is valid");
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(10); 3]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let loader = Loader::new(items, fetch, LoaderConfig::default()).expect("the configuration is valid");

@@ -5,7 +5,7 @@
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::{Dense, FeatureSource};
+use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
@@ -44,7 +44,7 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-fn loader(data: &Dataset, nodes: &[NodeId]) -> Loader<NodeFetch<NeighborSampler, Dense>> {
+fn loader(data: &Dataset, nodes: &[NodeId]) -> Loader<NodeFetch<NeighborSampler, dyn FeatureSource>> {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(5); 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 100, seed: 1, ..Default::default() };

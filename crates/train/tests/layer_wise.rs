@@ -1,7 +1,7 @@
 //! Layer-by-layer evaluation over a whole graph gives what whole-neighbourhood blocks give.
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::RowBuf;
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, values};

@@ -14,7 +14,6 @@ use std::time::Instant;
 use burn::tensor::Device;
 use clap::Parser;
 use kiln_examples::{Progress, flags, say};
-use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};

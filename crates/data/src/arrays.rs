@@ -1,0 +1,266 @@
+//! Arrays as data sets use them: ids, offsets, labels, rows, each from the element types that it may be
+//! stored in. What can be used as it is stays mapped; what cannot is copied, with a note.
+
+use std::path::{Path, PathBuf};
+
+use half::f16;
+use kiln_feature::{Dense, MappedLayout, RowType, Rows};
+use kiln_graph::{Buf, Mapping, NodeId};
+
+use crate::npy::{self, DType, Element, Header};
+use crate::{Error, Note, Result};
+
+/// One array of a file.
+#[derive(Debug)]
+pub(crate) struct Array {
+    path: PathBuf,
+    header: Header,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mapping),
+    /// The whole file, its header included.
+    Owned(Vec<u8>),
+}
+
+impl Array {
+    /// Maps an `.npy` file. Only its header is read.
+    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let mapping = Mapping::open(&path).map_err(|error| match error {
+            kiln_graph::Error::Io { path, source } => Error::Io { path, source },
+            other => other.into(),
+        })?;
+        Self::new(path, Bytes::Mapped(mapping))
+    }
+
+    /// The bytes of an `.npy` file that came from somewhere else: `path` is what messages call it.
+    pub(crate) fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
+        Self::new(path.into(), Bytes::Owned(bytes))
+    }
+
+    fn new(path: PathBuf, bytes: Bytes) -> Result<Self> {
+        let all = match &bytes {
+            Bytes::Mapped(mapping) => mapping.bytes(),
+            Bytes::Owned(bytes) => bytes,
+        };
+        let header = Header::read(all)
+            .and_then(|header| header.check_file_bytes(all.len() as u64).map(|()| header))
+            .map_err(|source| Error::Npy { path: path.clone(), source })?;
+        Ok(Self { path, header, bytes })
+    }
+
+    /// Where the array is stored.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length of each dimension.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.header.shape
+    }
+
+    /// The type of the elements.
+    pub(crate) fn dtype(&self) -> DType {
+        self.header.dtype
+    }
+
+    /// Number of elements.
+    pub(crate) fn n_values(&self) -> usize {
+        self.header.n_values()
+    }
+
+    /// The elements, of type `T` or of one that has the same bits, like signed and unsigned integers.
+    pub(crate) fn elements<T: bytemuck::Pod>(&self) -> Result<Buf<T>> {
+        assert_eq!(size_of::<T>(), self.dtype().bytes(), "elements of {} read as others", self.dtype());
+        let start = self.header.data_offset;
+        match &self.bytes {
+            // Files of other writers may not be aligned; then they are copied.
+            Bytes::Mapped(mapping) if start.is_multiple_of(align_of::<T>()) => {
+                Ok(mapping.slice(start..mapping.bytes().len())?)
+            }
+            Bytes::Mapped(mapping) => {
+                Ok(bytemuck::allocation::pod_collect_to_vec::<u8, T>(&mapping.bytes()[start..]).into())
+            }
+            Bytes::Owned(bytes) => {
+                Ok(bytemuck::allocation::pod_collect_to_vec::<u8, T>(&bytes[start..]).into())
+            }
+        }
+    }
+
+    /// An error for an array of a type that cannot be used.
+    pub(crate) fn wrong_type(&self, expected: &str) -> Error {
+        let (expected, got) = (expected.to_owned(), self.dtype().descr().to_owned());
+        Error::Npy { path: self.path.clone(), source: npy::Error::WrongType { expected, got } }
+    }
+
+    /// An error for a value that cannot be used.
+    pub(crate) fn bad_value(
+        &self,
+        what: &'static str,
+        position: usize,
+        expected: impl Into<String>,
+        found: impl ToString,
+    ) -> Error {
+        Error::BadValue {
+            path: self.path.clone(),
+            what,
+            position: position as u64,
+            expected: expected.into(),
+            found: found.to_string(),
+        }
+    }
+
+    /// Checks that the array has one dimension; `[n, 1]` is taken for one.
+    pub(crate) fn check_vector(&self) -> Result<()> {
+        match self.shape() {
+            [_] | [_, 1] => Ok(()),
+            shape => Err(self.bad_value("the shape, of dimension", 0, "(n,)", format!("{shape:?}"))),
+        }
+    }
+
+    /// Every element of an integer array, in order.
+    pub(crate) fn for_each_integer(&self, mut visit: impl FnMut(usize, i128) -> Result<()>) -> Result<()> {
+        macro_rules! visit_all {
+            ($ty:ty) => {{
+                for (position, &value) in self.elements::<$ty>()?.iter().enumerate() {
+                    visit(position, i128::from(value))?;
+                }
+                Ok(())
+            }};
+        }
+        match self.dtype() {
+            DType::Bool | DType::U8 => visit_all!(u8),
+            DType::I8 => visit_all!(i8),
+            DType::U16 => visit_all!(u16),
+            DType::I16 => visit_all!(i16),
+            DType::U32 => visit_all!(u32),
+            DType::I32 => visit_all!(i32),
+            DType::U64 => visit_all!(u64),
+            DType::I64 => visit_all!(i64),
+            DType::F16 | DType::F32 | DType::F64 => Err(self.wrong_type("integers (<i8 or <i4)")),
+        }
+    }
+
+    /// Offsets, as an `indptr` has them. Neither order nor range is checked: a negative one becomes a number
+    /// beyond all others.
+    pub(crate) fn offsets(&self, notes: &mut Vec<Note>) -> Result<Buf<u64>> {
+        self.check_vector()?;
+        match self.dtype() {
+            DType::I64 | DType::U64 => self.elements(),
+            DType::I32 | DType::U32 => {
+                let mut offsets = Vec::with_capacity(self.n_values());
+                self.for_each_integer(|_, offset| {
+                    offsets.push(offset as u64);
+                    Ok(())
+                })?;
+                notes.push(self.converted("64-bit offsets: save them as <i8"));
+                Ok(offsets.into())
+            }
+            _ => Err(self.wrong_type("<i8 or <u8")),
+        }
+    }
+
+    /// Node ids. 32-bit ones stay as they are stored, and are checked where they are used; 64-bit ones are
+    /// copied and checked to be below `n_nodes`. `what` is one of them: `edge`, `entry`.
+    pub(crate) fn nodes(
+        &self,
+        what: &'static str,
+        n_nodes: usize,
+        notes: &mut Vec<Note>,
+    ) -> Result<Buf<NodeId>> {
+        self.check_vector()?;
+        match self.dtype() {
+            DType::I32 | DType::U32 => self.elements(),
+            DType::I64 | DType::U64 => {
+                let mut nodes = Vec::with_capacity(self.n_values());
+                self.for_each_integer(|position, id| {
+                    nodes.push(self.node(what, position, id, n_nodes)?);
+                    Ok(())
+                })?;
+                notes.push(self.converted("32-bit ids: save them as <u4 to have them mapped"));
+                Ok(nodes.into())
+            }
+            _ => Err(self.wrong_type("<i4, <u4, <i8 or <u8")),
+        }
+    }
+
+    fn node(&self, what: &'static str, position: usize, id: i128, n_nodes: usize) -> Result<NodeId> {
+        match u32::try_from(id) {
+            Ok(id) if (id as usize) < n_nodes => Ok(NodeId(id)),
+            _ => Err(self.bad_value(what, position, format!("a node, 0 to {n_nodes} - 1"), id)),
+        }
+    }
+
+    /// Classes, one a node; negative means that there is none. 32-bit ones stay as they are stored.
+    pub(crate) fn labels(&self, notes: &mut Vec<Note>) -> Result<Buf<i32>> {
+        self.check_vector()?;
+        match self.dtype() {
+            DType::I32 => self.elements(),
+            DType::F16 | DType::F32 | DType::F64 => Err(self.wrong_type("<i4 or <i8")),
+            _ => {
+                let mut labels = Vec::with_capacity(self.n_values());
+                self.for_each_integer(|position, label| {
+                    let label = i32::try_from(label.max(-1));
+                    let is_too_large =
+                        |_| self.bad_value("the label of node", position, "below 2^31", "more");
+                    labels.push(label.map_err(is_too_large)?);
+                    Ok(())
+                })?;
+                notes.push(self.converted("32-bit classes: save them as <i4 to have them mapped"));
+                Ok(labels.into())
+            }
+        }
+    }
+
+    /// Rows of features, `[n_rows, dim]` or `[n_rows]` for one column.
+    pub(crate) fn rows(&self, notes: &mut Vec<Note>) -> Result<Dense> {
+        let (n_rows, dim) = match *self.shape() {
+            [n_rows, dim] => (n_rows, dim),
+            [n_rows] => (n_rows, 1),
+            _ => {
+                return Err(self.bad_value(
+                    "the shape, of dimension",
+                    0,
+                    "(n, dim)",
+                    format!("{:?}", self.shape()),
+                ));
+            }
+        };
+        let row_type = match self.dtype() {
+            DType::F32 => RowType::F32,
+            DType::F16 => RowType::F16,
+            DType::F64 => return self.rows_of_f64(dim, notes),
+            _ => return Err(self.wrong_type("<f4 or <f2")),
+        };
+        match &self.bytes {
+            Bytes::Mapped(mapping) if self.header.data_offset.is_multiple_of(row_type.bytes()) => {
+                let offset_bytes = self.header.data_offset as u64;
+                Ok(Dense::mapped(mapping, MappedLayout { row_type, dim, n_rows, offset_bytes })?)
+            }
+            _ if row_type == RowType::F16 => Ok(Dense::new(Rows::F16(self.elements::<f16>()?), dim)?),
+            _ => Ok(Dense::from_f32(self.elements::<f32>()?, dim)?),
+        }
+    }
+
+    fn rows_of_f64(&self, dim: usize, notes: &mut Vec<Note>) -> Result<Dense> {
+        let values: Vec<f32> = self.elements::<f64>()?.iter().map(|&value| value as f32).collect();
+        notes.push(self.converted("32-bit floats: save them as <f4 to have them mapped"));
+        Ok(Dense::from_f32(values, dim)?)
+    }
+
+    /// One value of any element type each, by position.
+    pub(crate) fn values<T: Element>(&self) -> Result<Buf<T>> {
+        if self.dtype() != T::DTYPE {
+            return Err(self.wrong_type(T::DTYPE.descr()));
+        }
+        self.elements()
+    }
+
+    fn converted(&self, to: &str) -> Note {
+        let from = format!("{} elements of {}", self.n_values(), self.dtype());
+        Note::Converted { path: self.path.clone(), from, to: to.to_owned() }
+    }
+}

@@ -1,0 +1,192 @@
+//! A folder of `.npy` files as a data set, and the checks that all readers share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln_feature::{FeatureSource, Labels, Sparse};
+use kiln_graph::{Buf, Csc, NodeId};
+
+use crate::arrays::Array;
+use crate::{Dataset, Error, Names, Note, Result, Split};
+
+/// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
+/// element types allow it:
+///
+/// | file | what | element types |
+/// |---|---|---|
+/// | `indptr.npy` | where each node's in-edges start, `[n_nodes + 1]` | i64, u64 mapped; i32, u32 copied |
+/// | `indices.npy` | the source of each edge, `[n_edges]` | i32, u32 mapped; i64, u64 copied |
+/// | `weights.npy` | optional: each edge's weight, `[n_edges]` | f32 |
+/// | `edge_types.npy` | optional: each edge's type, `[n_edges]` | u8 |
+/// | `features.npy` | a row a node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
+/// | `features_{indptr,indices,data}.npy` | instead of it: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
+/// | `labels.npy` | a class a node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
+/// | `train.npy`, `val.npy`, `test.npy` | the nodes of each part; or `train_idx.npy` and so on | i32, u32 mapped; i64, u64 copied |
+///
+/// What is copied stands in [`Dataset::notes`], as do splits that overlap. Labels and splits are read and
+/// checked. Edges and features are not: samplers check each id that they meet, and
+/// [`Dataset::validate`] reads everything.
+///
+/// # Errors
+/// [`Error::Missing`] for a folder that lacks a file, [`Error::Npy`] for files that are no array of such a
+/// type, [`Error::Inconsistent`] for arrays that contradict each other, [`Error::BadValue`] for ids and
+/// labels that cannot be.
+pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
+    let folder = folder.as_ref();
+    let mut notes = Vec::new();
+    let graph = open_graph(folder, &mut notes)?;
+    let n_nodes = graph.n_nodes();
+    let features = open_features(folder, n_nodes, None, &mut notes)?;
+    let path = required(folder, &["labels.npy"], "the class of each node")?;
+    let labels = Array::open(&path)?.labels(&mut notes)?;
+    check_count(&path, "the number of labels", n_nodes, labels.len())?;
+    let n_classes = labels.iter().max().map_or(0, |&largest| (largest.max(-1) + 1) as usize);
+    let labels = Labels::new(labels, n_classes);
+    let split = open_split(folder, n_nodes, &mut notes)?;
+    check_split(folder, &split, &labels, &mut notes)?;
+    Ok(Dataset {
+        name: name_of(folder),
+        graph: Arc::new(graph),
+        features,
+        labels: Arc::new(labels),
+        split,
+        names: Arc::new(Names::default()),
+        class_names: numbers(n_classes),
+        edge_type_names: Vec::new(),
+        notes,
+    })
+}
+
+/// The folder's own name: what a set without one is called.
+pub(crate) fn name_of(folder: &Path) -> String {
+    let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    resolved.file_name().map_or_else(|| "data".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Names for classes that have none.
+pub(crate) fn numbers(n_classes: usize) -> Vec<String> {
+    (0..n_classes).map(|class| class.to_string()).collect()
+}
+
+/// The first of these files that the folder has.
+pub(crate) fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
+    names.iter().map(|name| folder.join(name)).find(|path| path.exists())
+}
+
+/// The first of these files that the folder has; an error where it has none.
+pub(crate) fn required(folder: &Path, names: &[&str], what: &str) -> Result<PathBuf> {
+    find(folder, names).ok_or_else(|| Error::Missing {
+        folder: folder.to_owned(),
+        expected: format!("{} ({what})", names.join(" or ")),
+    })
+}
+
+/// Checks a number that one file states against another's.
+pub(crate) fn check_count(file: &Path, what: &'static str, expected: usize, got: usize) -> Result<()> {
+    if expected != got {
+        return Err(Error::Inconsistent {
+            file: file.into(),
+            what,
+            expected: expected as u64,
+            got: got as u64,
+        });
+    }
+    Ok(())
+}
+
+pub(crate) fn open_graph(folder: &Path, notes: &mut Vec<Note>) -> Result<Csc> {
+    let path = required(folder, &["indptr.npy"], "where each node's in-edges start")?;
+    let indptr = Array::open(&path)?.offsets(notes)?;
+    if indptr.is_empty() {
+        check_count(&path, "the number of entries", 1, 0)?;
+    }
+    let n_nodes = indptr.len() - 1;
+    let path = required(folder, &["indices.npy"], "the source of each edge")?;
+    let indices = Array::open(path)?.nodes("edge", n_nodes, notes)?;
+    let mut graph = Csc::new(indptr, indices)?;
+    if let Some(path) = find(folder, &["weights.npy"]) {
+        graph = graph.with_weights(Array::open(path)?.values::<f32>()?)?;
+    }
+    if let Some(path) = find(folder, &["edge_types.npy"]) {
+        graph = graph.with_edge_types(Array::open(path)?.values::<u8>()?)?;
+    }
+    Ok(graph)
+}
+
+/// The features of all nodes. `dim` is the number of columns where it is known: the arrays of a CSR matrix
+/// do not say it, and it is then one more than the largest column that is used.
+pub(crate) fn open_features(
+    folder: &Path,
+    n_nodes: usize,
+    dim: Option<usize>,
+    notes: &mut Vec<Note>,
+) -> Result<Arc<dyn FeatureSource>> {
+    let names = ["features.npy", "features_indptr.npy"];
+    let path = required(folder, &names, "the features of each node")?;
+    let features: Arc<dyn FeatureSource> = if path.ends_with("features.npy") {
+        Arc::new(Array::open(&path)?.rows(notes)?)
+    } else {
+        let indptr = Array::open(&path)?.offsets(notes)?;
+        let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;
+        let columns = Array::open(columns_path)?;
+        // A column is checked where a row is gathered, so that here any 32-bit number will do.
+        let columns: Buf<u32> = match columns.dtype() {
+            crate::npy::DType::I32 | crate::npy::DType::U32 => columns.elements()?,
+            _ => columns.nodes("entry", u32::MAX as usize, notes)?.iter().map(|column| column.0).collect(),
+        };
+        let values_path = required(folder, &["features_data.npy"], "the value of each feature")?;
+        let values = Array::open(values_path)?.values::<f32>()?;
+        let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
+        Arc::new(Sparse::new(indptr, columns, values, dim)?)
+    };
+    check_count(&path, "the number of feature rows", n_nodes, features.n_rows())?;
+    Ok(features)
+}
+
+pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
+    let mut part = |names: [&str; 2]| -> Result<Buf<NodeId>> {
+        let path = required(folder, &names, "the nodes of one part of the split")?;
+        Array::open(path)?.nodes("entry", n_nodes, notes)
+    };
+    Ok(Split {
+        train: part(["train.npy", "train_idx.npy"])?,
+        val: part(["val.npy", "val_idx.npy"])?,
+        test: part(["test.npy", "test_idx.npy"])?,
+    })
+}
+
+/// Checks that the nodes of a split exist and have a class, and notes parts that overlap. `path` is where
+/// the split came from.
+pub(crate) fn check_split(path: &Path, split: &Split, labels: &Labels, notes: &mut Vec<Note>) -> Result<()> {
+    let n_nodes = labels.len();
+    let mut parts_of = vec![0_u8; n_nodes];
+    for (part, (name, nodes)) in split.parts().into_iter().enumerate() {
+        for (position, node) in nodes.iter().enumerate() {
+            let bad = |expected: String| Error::BadValue {
+                path: path.to_owned(),
+                what: match name {
+                    "train" => "entry of the train split,",
+                    "val" => "entry of the val split,",
+                    _ => "entry of the test split,",
+                },
+                position: position as u64,
+                expected,
+                found: format!("node {}", node.0),
+            };
+            let Some(parts) = parts_of.get_mut(node.index()) else {
+                return Err(bad(format!("a node, 0 to {n_nodes} - 1")));
+            };
+            if labels.get(*node).is_none() {
+                return Err(bad("a node that has a label".into()));
+            }
+            *parts |= 1 << part;
+        }
+    }
+    for (mask, parts) in [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])] {
+        let n_nodes = parts_of.iter().filter(|&&parts| parts & mask == mask).count();
+        if n_nodes > 0 {
+            notes.push(Note::SplitsOverlap { parts, n_nodes });
+        }
+    }
+    Ok(())
+}

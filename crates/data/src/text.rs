@@ -1,0 +1,106 @@
+//! Tables of numbers in text files, plain or compressed with gzip, with errors that name the line.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use flate2::read::MultiGzDecoder;
+
+use crate::{Error, Result};
+
+/// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
+pub(crate) struct Table {
+    path: PathBuf,
+    reader: csv::Reader<Box<dyn Read>>,
+    record: csv::ByteRecord,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Opens a file whose fields are separated by commas; one whose name ends in `.gz` is decompressed.
+    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let file = File::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let is_gz = path.extension().is_some_and(|extension| extension == "gz");
+        let bytes: Box<dyn Read> =
+            if is_gz { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .trim(csv::Trim::All)
+            .quoting(false)
+            .buffer_capacity(1 << 16)
+            .from_reader(bytes);
+        Ok(Self { path, reader, record: csv::ByteRecord::new() })
+    }
+
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::BadLine`] for another number of fields than the first line has, [`Error::Io`] for a file
+    /// that cannot be read or decompressed.
+    pub(crate) fn next_row(&mut self) -> Result<Option<Row<'_>>> {
+        match self.reader.read_byte_record(&mut self.record) {
+            Ok(false) => Ok(None),
+            Ok(true) => Ok(Some(Row { path: &self.path, record: &self.record })),
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
+    /// The line that the last row came from, from 1; 0 before the first.
+    pub(crate) fn line(&self) -> u64 {
+        self.record.position().map_or(0, csv::Position::line)
+    }
+
+    fn explain(&self, error: csv::Error) -> Error {
+        let path = self.path.clone();
+        match error.into_kind() {
+            csv::ErrorKind::Io(source) => Error::Io { path, source },
+            csv::ErrorKind::UnequalLengths { pos, expected_len, len } => Error::BadLine {
+                path,
+                line: pos.map_or(0, |pos| pos.line()),
+                expected: format!("{expected_len} fields, as the first line has"),
+                found: format!("{len} fields"),
+            },
+            other => Error::Io { path, source: std::io::Error::other(format!("{other:?}")) },
+        }
+    }
+}
+
+/// One line of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a> {
+    path: &'a Path,
+    record: &'a csv::ByteRecord,
+}
+
+impl Row<'_> {
+    /// Number of fields.
+    pub(crate) fn n_fields(&self) -> usize {
+        self.record.len()
+    }
+
+    /// A field as a number; `expected` is what it should be, for the message.
+    pub(crate) fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
+        let bytes = self.record.get(field);
+        let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| self.bad(field, expected))
+    }
+
+    /// An error for a field that cannot be used.
+    pub(crate) fn bad(&self, field: usize, expected: &str) -> Error {
+        const LONGEST: usize = 60;
+        let found = match self.record.get(field) {
+            Some(bytes) => String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned(),
+            None => format!("{} fields", self.n_fields()),
+        };
+        let line = self.record.position().map_or(0, csv::Position::line);
+        Error::BadLine { path: self.path.to_owned(), line, expected: expected.to_owned(), found }
+    }
+}

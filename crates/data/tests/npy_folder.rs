@@ -1,0 +1,175 @@
+//! A folder of `.npy` files as a data set: what is mapped, what is converted, and every way to be none.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::Path;
+
+use half::f16;
+use kiln_data::npy::{self, Element};
+use kiln_data::{Dataset, Error, Note};
+use kiln_graph::NodeId;
+use tempfile::TempDir;
+
+fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
+    fs::write(folder.join(name), npy::write(values, shape)).unwrap();
+}
+
+/// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2; node 3 has no class and no in-edge.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    put(at, "indptr.npy", &[0_i64, 0, 1, 4, 4], &[5]);
+    put(at, "indices.npy", &[0_i32, 0, 1, 3], &[4]);
+    put(at, "features.npy", &[0.0_f32, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], &[4, 2]);
+    put(at, "labels.npy", &[1_i32, 0, 2, -1], &[4]);
+    put(at, "train.npy", &[0_i32], &[1]);
+    put(at, "val.npy", &[1_i32], &[1]);
+    put(at, "test.npy", &[2_i32], &[1]);
+    folder
+}
+
+fn check(data: &Dataset) {
+    assert_eq!(data.graph.indptr(), [0, 0, 1, 4, 4]);
+    assert_eq!(data.graph.in_neighbors(NodeId(2)), [NodeId(0), NodeId(1), NodeId(3)]);
+    assert_eq!((data.features.dim(), data.labels.n_classes()), (2, 3));
+    assert_eq!(data.features.row(NodeId(3)).unwrap(), [3.0, 3.5]);
+    assert_eq!(data.labels.as_slice(), [1, 0, 2, -1]);
+    let split = data.split.parts().map(|(_, nodes)| nodes.to_vec());
+    assert_eq!(split, [0, 1, 2].map(|node| vec![NodeId(node)]));
+}
+
+#[test]
+fn arrays_of_32_bit_ids_are_mapped() {
+    let folder = folder();
+    let data = npy::open(folder.path()).unwrap();
+    check(&data);
+    assert_eq!(data.notes, []);
+    assert_eq!(data.graph.owned_bytes(), 0);
+}
+
+#[test]
+fn other_types_are_converted_with_a_note() {
+    let folder = folder();
+    let at = folder.path();
+    put(at, "indptr.npy", &[0_i32, 0, 1, 4, 4], &[5]);
+    put(at, "indices.npy", &[0_i64, 0, 1, 3], &[4]);
+    put(at, "features.npy", &[0.0_f64, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], &[4, 2]);
+    put(at, "labels.npy", &[1_i64, 0, 2, -7], &[4, 1]);
+    put(at, "train_idx.npy", &[0_u64], &[1]);
+    fs::remove_file(at.join("train.npy")).unwrap();
+    let data = npy::open(at).unwrap();
+    check(&data);
+    assert_eq!(data.notes.len(), 5, "{:?}", data.notes);
+    let said = data.notes[1].to_string();
+    assert!(said.contains("indices.npy: 4 elements of <i8 were copied: 32-bit ids"), "{said}");
+}
+
+#[test]
+fn half_precision_and_sparse_features_are_read() {
+    let folder = folder();
+    let at = folder.path();
+    let halves: Vec<f16> = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5].map(f16::from_f32).to_vec();
+    put(at, "features.npy", &halves, &[4, 2]);
+    check(&npy::open(at).unwrap());
+    fs::remove_file(at.join("features.npy")).unwrap();
+    put(at, "features_indptr.npy", &[0_i64, 1, 3, 5, 7], &[5]);
+    put(at, "features_indices.npy", &[1_i32, 0, 1, 0, 1, 1, 0], &[7]);
+    put(at, "features_data.npy", &[0.5_f32, 1.0, 1.5, 2.0, 2.5, 3.5, 3.0], &[7]);
+    check(&npy::open(at).unwrap());
+    put(at, "features_indices.npy", &[1_i32, 0, 1, 0, 1, 1], &[6]);
+    let error = npy::open(at).unwrap_err().to_string();
+    assert!(error.contains("the number of columns is 6, expected 7"), "{error}");
+}
+
+#[test]
+fn a_split_that_overlaps_is_noted() {
+    let folder = folder();
+    put(folder.path(), "test.npy", &[2_i32, 0, 1], &[3]);
+    put(folder.path(), "val.npy", &[1_i32], &[1]);
+    let expected =
+        [["train", "test"], ["val", "test"]].map(|parts| Note::SplitsOverlap { parts, n_nodes: 1 });
+    assert_eq!(npy::open(folder.path()).unwrap().notes, expected);
+}
+
+/// What `npy::open` says when one file is another.
+fn refusal<T: Element>(name: &str, values: &[T]) -> String {
+    let folder = folder();
+    put(folder.path(), name, values, &[values.len()]);
+    let error = npy::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains(&*folder.path().to_string_lossy()) || error.starts_with("graph"), "{error}");
+    error
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for (said, expected) in [
+        (refusal("indptr.npy", &[0_i64, 0, 1, 4]), "the number of feature rows is 4, expected 3"),
+        (refusal::<i64>("indptr.npy", &[]), "the number of entries is 0, expected 1"),
+        (refusal("indptr.npy", &[0.0_f32]), "the elements are <f4, expected <i8 or <u8"),
+        (refusal("indptr.npy", &[0_i64, 0, 1, 4, 5]), "indices has 4 entries, expected 5"),
+        (refusal("indptr.npy", &[1_i64, 1, 1, 4, 4]), "it must start at 0"),
+        (refusal("indices.npy", &[0_i64, 0, 1, 4]), "edge 3 is 4, expected a node, 0 to 4 - 1"),
+        (refusal("indices.npy", &[0_i64, -1, 1, 3]), "edge 1 is -1, expected a node"),
+        (refusal("indices.npy", &[0_i16, 1, 1, 3]), "the elements are <i2, expected <i4"),
+        (refusal("features.npy", &[0_i32; 4]), "the elements are <i4, expected <f4 or <f2"),
+        (refusal("labels.npy", &[0_i32; 3]), "the number of labels is 3, expected 4"),
+        (refusal("labels.npy", &[0.0_f32; 4]), "the elements are <f4, expected <i4 or <i8"),
+        (refusal("labels.npy", &[0_i64, 1 << 40, 0, 0]), "the label of node 1 is more, expected below 2^31"),
+        (
+            refusal("train.npy", &[4_i32]),
+            "entry of the train split, 0 is node 4, expected a node, 0 to 4 - 1",
+        ),
+        (refusal("train.npy", &[0_i32, -1]), "split, 1 is node 4294967295, expected a node"),
+        (refusal("val.npy", &[3_i32]), "0 is node 3, expected a node that has a label"),
+        (refusal("test.npy", &[0_i64, 9]), "entry 1 is 9, expected a node"),
+    ] {
+        assert!(said.contains(expected), "{said}\n    expected {expected}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named_with_what_it_is_for() {
+    for (name, expected) in [
+        ("indptr.npy", "has no indptr.npy (where each node's in-edges start)"),
+        ("indices.npy", "has no indices.npy (the source of each edge)"),
+        ("features.npy", "has no features.npy or features_indptr.npy (the features of each node)"),
+        ("labels.npy", "has no labels.npy (the class of each node)"),
+        ("val.npy", "has no val.npy or val_idx.npy (the nodes of one part of the split)"),
+    ] {
+        let folder = folder();
+        fs::remove_file(folder.path().join(name)).unwrap();
+        let error = npy::open(folder.path()).unwrap_err();
+        assert!(matches!(&error, Error::Missing { .. }) && error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn truncated_files_are_refused() {
+    for name in ["indptr.npy", "indices.npy", "features.npy", "labels.npy", "train.npy"] {
+        let folder = folder();
+        let path = folder.path().join(name);
+        let bytes = fs::read(&path).unwrap();
+        for length in [0, 5, 60, bytes.len() - 1] {
+            fs::write(&path, &bytes[..length]).unwrap();
+            let error = npy::open(folder.path()).unwrap_err();
+            assert!(matches!(&error, Error::Npy { path: at, .. } if *at == path), "{error}");
+        }
+    }
+}
+
+#[test]
+fn validating_reads_what_opening_does_not() {
+    let folder = folder();
+    let at = folder.path();
+    assert_eq!(npy::open(at).unwrap().validate().unwrap(), []);
+    let check = |expected: &str| {
+        let error = npy::open(at).unwrap().validate().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    put(at, "features.npy", &[0.0_f32, 0.5, 1.0, f32::NAN, 2.0, 2.5, 3.0, 3.5], &[4, 2]);
+    check("a feature of node 1 is NaN, expected finite numbers");
+    put(at, "indices.npy", &[0_i32, 0, -1, 3], &[4]);
+    check("edge 2 names node 4294967295, but the graph has 4 nodes");
+    put(at, "indptr.npy", &[0_i64, 0, 5, 4, 4], &[5]);
+    check("indptr falls at node 2: 5 is followed by 4");
+}

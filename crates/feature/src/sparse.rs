@@ -1,0 +1,96 @@
+use kiln_graph::{Buf, NodeId};
+
+use crate::row::check_ids;
+use crate::{Error, FeatureSource, Result, RowBuf, RowType};
+
+/// Features of which only the values that are not zero are stored (compressed sparse rows), owned or
+/// mapped: row `v` belongs to node `v`. They are gathered as whole rows. Cloning shares the arrays.
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `indptr` | `u64` | `n_rows + 1` | row; `indptr[v]..indptr[v + 1]` are the values of row `v` |
+/// | `columns` | `u32` | `n_values` | position of the value; its column, below `dim` |
+/// | `values` | `f32` | `n_values` | the same; values of one row and column add up |
+#[derive(Debug, Clone)]
+pub struct Sparse {
+    indptr: Buf<u64>,
+    columns: Buf<u32>,
+    values: Buf<f32>,
+    dim: usize,
+}
+
+impl Sparse {
+    /// Features from arrays that exist already. Runs in constant time, as mapped files must: the rows are
+    /// checked when they are gathered.
+    ///
+    /// # Errors
+    /// [`Error::ZeroDim`] for `dim` 0; [`Error::BadSparse`] when `indptr` is empty or does not run from 0
+    /// to the number of values, or there are not as many columns as values.
+    pub fn new(indptr: Buf<u64>, columns: Buf<u32>, values: Buf<f32>, dim: usize) -> Result<Self> {
+        if dim == 0 {
+            return Err(Error::ZeroDim);
+        }
+        let n_values = values.len() as u64;
+        let bad = |what, expected, got| Err(Error::BadSparse { what, expected, got });
+        match (indptr.first(), indptr.last()) {
+            (Some(0), Some(&last)) if last == n_values => {}
+            (Some(0), Some(&last)) => return bad("the last entry of indptr", n_values, last),
+            (Some(&first), _) => return bad("the first entry of indptr", 0, first),
+            (None, _) => return bad("the number of entries of indptr", 1, 0),
+        }
+        if columns.len() != values.len() {
+            return bad("the number of columns", n_values, columns.len() as u64);
+        }
+        Ok(Self { indptr, columns, values, dim })
+    }
+
+    /// Number of values that are stored.
+    pub fn n_values(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Adds a row's values to `out`, which has `dim` elements.
+    fn add_row(&self, node: NodeId, out: &mut [f32]) -> Result<()> {
+        let (start, end) = (self.indptr[node.index()], self.indptr[node.index() + 1]);
+        let n_values = self.values.len() as u64;
+        if start > end || end > n_values {
+            return Err(Error::BadSparseRow { node, start, end, n_values });
+        }
+        let range = start as usize..end as usize;
+        for (&column, value) in self.columns[range.clone()].iter().zip(&self.values[range]) {
+            let dim = self.dim;
+            let slot = out.get_mut(column as usize);
+            *slot.ok_or(Error::ColumnOutOfRange { node, column, dim })? += value;
+        }
+        Ok(())
+    }
+}
+
+impl FeatureSource for Sparse {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn n_rows(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    fn row_type(&self) -> RowType {
+        RowType::F32
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+        check_ids("feature row", ids, self.n_rows())?;
+        let mut rows = match std::mem::take(out) {
+            RowBuf::F32(rows) => rows,
+            _ => Vec::new(),
+        };
+        rows.clear();
+        rows.resize(ids.len() * self.dim, 0.0);
+        for (&node, row) in ids.iter().zip(rows.chunks_exact_mut(self.dim)) {
+            self.add_row(node, row)?;
+        }
+        *out = RowBuf::F32(rows);
+        Ok(())
+    }
+}
