@@ -97,6 +97,16 @@ impl<T: Pod> Buf<T> {
     }
 }
 
+impl<T> Buf<T> {
+    /// The file that this array is a range of; `None` when it is owned.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Storage::Owned(_) => None,
+            Storage::Mapped { mapping, .. } => Some(mapping.path()),
+        }
+    }
+}
+
 impl<T: Pod> Deref for Buf<T> {
     type Target = [T];
 
