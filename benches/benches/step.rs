@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             n_classes: data.labels.n_classes(),
             n_layers: 3,
             aggregate: Aggregate::Mean,
+            input_dropout: 0.0,
             dropout: 0.5,
         };
         let model = model.init(RngKey::new(0), &device.clone().autodiff())?;

@@ -127,6 +127,16 @@ impl<T: Pod + PartialEq> PartialEq for Buf<T> {
 
 impl<T: Pod + Eq> Eq for Buf<T> {}
 
+impl<T> Buf<T> {
+    /// The file that this array is a range of; `None` when it is owned.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Storage::Owned(_) => None,
+            Storage::Mapped { mapping, .. } => Some(mapping.path()),
+        }
+    }
+}
+
 impl<T: Pod> Deref for Buf<T> {
     type Target = [T];
 

@@ -1,3 +1,7 @@
+use std::path::Path;
+
+use rayon::prelude::*;
+
 use crate::{Buf, EdgeId, Error, NodeId, Result};
 
 /// A directed graph by in-neighbours: for each destination, the sources of its edges, ascending where
@@ -77,13 +81,13 @@ impl Csc {
     /// # Errors
     /// [`Error::IndptrNotMonotone`] or [`Error::NodeOutOfRange`], naming the first offence.
     pub fn validate(&self) -> Result<()> {
-        for (node, pair) in self.indptr.windows(2).enumerate() {
-            if pair[1] < pair[0] {
-                return Err(Error::IndptrNotMonotone { node: node as u64, before: pair[0], after: pair[1] });
-            }
+        let falls = |pair: &[u64]| pair[1] < pair[0];
+        if let Some(node) = self.indptr.par_windows(2).position_first(falls) {
+            let (before, after) = (self.indptr[node], self.indptr[node + 1]);
+            return Err(Error::IndptrNotMonotone { node: node as u64, before, after });
         }
         let n_nodes = self.n_nodes();
-        match self.indices.iter().position(|src| src.index() >= n_nodes) {
+        match self.indices.par_iter().position_first(|src| src.index() >= n_nodes) {
             Some(edge) => {
                 Err(Error::NodeOutOfRange { edge: edge as u64, node: self.indices[edge].0, n_nodes })
             }
@@ -119,6 +123,16 @@ impl Csc {
     /// The type of each edge, if the graph has types.
     pub fn edge_types(&self) -> Option<&[u8]> {
         self.edge_types.as_deref()
+    }
+
+    /// The file that `indptr` is mapped from, if it is.
+    pub fn indptr_path(&self) -> Option<&Path> {
+        self.indptr.path()
+    }
+
+    /// The file that `indices` are mapped from, if they are.
+    pub fn indices_path(&self) -> Option<&Path> {
+        self.indices.path()
     }
 
     /// The sources of the edges into `dst`.

@@ -36,6 +36,14 @@ pub enum Error {
         /// The end of its range.
         after: u64,
     },
+    /// An edge's weight cannot be normalised.
+    #[error("edge {edge} has the weight {weight}, expected a finite one: clean the weights first")]
+    WeightNotFinite {
+        /// Position of the edge in the graph's `indices`.
+        edge: u64,
+        /// Its weight.
+        weight: f32,
+    },
     /// More nodes or edges than the id types hold.
     #[error("{n} {what} do not fit: at most {max} are supported")]
     TooMany {

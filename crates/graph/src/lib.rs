@@ -18,6 +18,7 @@ mod coo;
 mod csc;
 mod error;
 mod ids;
+mod norm;
 
 pub use block::{Block, BlockParts};
 pub use buf::{Buf, Mapping};
@@ -25,6 +26,7 @@ pub use builder::{Built, CscBuilder, Duplicates, EdgeOrigin, SelfLoops};
 pub use csc::Csc;
 pub use error::Error;
 pub use ids::{EdgeId, LocalId, NodeId};
+pub use norm::gcn_norm;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

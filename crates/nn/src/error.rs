@@ -23,8 +23,10 @@ pub enum Error {
         max: usize,
     },
     /// The dropout probability is not one that leaves anything.
-    #[error("dropout probability {dropout}, expected 0 <= dropout < 1")]
+    #[error("{name} probability {dropout}, expected 0 <= {name} < 1")]
     Dropout {
+        /// The configuration's field.
+        name: &'static str,
         /// The probability given.
         dropout: f64,
     },

@@ -6,11 +6,14 @@ use kiln_sample::{Domain, RngKey};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The gain of a ReLU (He, Zhang, Ren, Sun 2015, section 2.2).
-const RELU_GAIN: f64 = std::f64::consts::SQRT_2;
+/// The gain of a ReLU (He, Zhang, Ren, Sun 2015, section 2.2), which DGL's `SAGEConv` starts from.
+pub(crate) const RELU_GAIN: f64 = std::f64::consts::SQRT_2;
+
+/// The gain of a layer that is taken as linear.
+pub(crate) const NO_GAIN: f64 = 1.0;
 
 /// A matrix `[d_in, d_out]`, uniform in `[-a, a)` with `a = gain * sqrt(6 / (d_in + d_out))` (Glorot and
-/// Bengio 2010, equation 16) and the gain of a ReLU, which is what DGL's `SAGEConv` starts from.
+/// Bengio 2010, equation 16).
 ///
 /// Row by row, each number takes the upper 24 bits of one output of xoshiro256++ seeded (through
 /// SplitMix64) with `key.fold(Domain::Host, parameter)`.
@@ -18,10 +21,11 @@ pub(crate) fn xavier_uniform(
     key: RngKey,
     parameter: u64,
     [d_in, d_out]: [usize; 2],
+    gain: f64,
     device: &Device,
 ) -> Param<Tensor<2>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(key.fold(Domain::Host, parameter).to_u64());
-    let bound = (RELU_GAIN * (6.0 / (d_in + d_out) as f64).sqrt()) as f32;
+    let bound = (gain * (6.0 / (d_in + d_out) as f64).sqrt()) as f32;
     let draw = |_| {
         let unit = (rng.next_u64() >> 40) as f32 * (1.0 / 16_777_216.0);
         (2.0 * unit - 1.0) * bound

@@ -8,19 +8,26 @@
 //! use kiln_nn::{Aggregate, BlockModel, SageConfig};
 //! use kiln_sample::RngKey;
 //! let aggregate = Aggregate::Mean;
-//! let config = SageConfig { d_in: 100, hidden: 256, n_classes: 47, n_layers: 3, aggregate, dropout: 0.5 };
+//! let (d_in, hidden, n_classes, n_layers) = (100, 256, 47, 3);
+//! let (input_dropout, dropout) = (0.0, 0.5);
+//! let config = SageConfig { d_in, hidden, n_classes, n_layers, aggregate, input_dropout, dropout };
 //! let model = config.init(RngKey::new(0), &Device::flex())?;
 //! assert_eq!(model.n_layers(), 3);
 //! # Ok::<(), kiln_nn::Error>(())
 //! ```
 
 mod error;
+mod gcn;
+mod gcn_conv;
 mod init;
 mod model;
 mod sage;
 mod sage_conv;
+mod stack;
 
 pub use error::Error;
+pub use gcn::{Gcn, GcnConfig};
+pub use gcn_conv::{GcnConv, GcnConvConfig};
 pub use model::{BlockModel, Ctx, LayerWise, Mode};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{Aggregate, SageConv, SageConvConfig};

@@ -5,7 +5,8 @@ use kiln_sample::RngKey;
 
 use crate::Result;
 use crate::error::{check_size, check_weight};
-use crate::init::{xavier_uniform, zeros};
+use crate::init::{RELU_GAIN, xavier_uniform, zeros};
+use crate::stack::projects_first;
 
 /// How a node's neighbours become one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +43,8 @@ impl SageConvConfig {
         check_size("d_out", d_out)?;
         check_weight(d_in, d_out)?;
         Ok(SageConv {
-            weight_self: xavier_uniform(key, 0, [d_in, d_out], device),
-            weight_neigh: xavier_uniform(key, 1, [d_in, d_out], device),
+            weight_self: xavier_uniform(key, 0, [d_in, d_out], RELU_GAIN, device),
+            weight_neigh: xavier_uniform(key, 1, [d_in, d_out], RELU_GAIN, device),
             bias: zeros(d_out, device),
             aggregate,
         })
@@ -82,7 +83,8 @@ impl SageConv {
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         let own = ops::dst_rows(block, x.clone());
         let out = ops::linear(self.bias.val().unsqueeze(), own, self.weight_self.val());
-        if self.projects_first(block) {
+        let commutes = self.aggregate != Aggregate::Max;
+        if commutes && projects_first(block, self.weight_neigh.dims()) {
             out + self.gather(block, x.matmul(self.weight_neigh.val()))
         } else {
             ops::linear(out, self.gather(block, x), self.weight_neigh.val())
@@ -96,21 +98,4 @@ impl SageConv {
             Aggregate::Sum => ops::neighbor_sum(block, x),
         }
     }
-
-    /// Whether the rows get narrow enough by the product to pay for multiplying all sources' rows instead
-    /// of the destinations'. (DGL goes by the widths alone, which in a sampled block, with many sources a
-    /// destination, often costs more than it saves.)
-    fn projects_first(&self, block: &DeviceBlock) -> bool {
-        let [d_in, d_out] = self.weight_neigh.dims();
-        if self.aggregate == Aggregate::Max || d_in <= d_out {
-            return false;
-        }
-        let more_products = (block.n_src() - block.n_dst()) as f64 * (d_in * d_out) as f64;
-        let fewer_gathered = block.n_edges() as f64 * (d_in - d_out) as f64;
-        more_products < PRODUCTS_PER_GATHERED * fewer_gathered
-    }
 }
-
-/// Multiplications in a matrix product that take the time of gathering one value: at 100 GFLOP/s and
-/// 10 GB/s on one core, 0.4 ns against 0.02 ns.
-const PRODUCTS_PER_GATHERED: f64 = 20.0;

@@ -39,7 +39,7 @@ fn narrow() -> Block {
 }
 
 fn config(aggregate: Aggregate) -> SageConfig {
-    SageConfig { d_in: 5, hidden: 7, n_classes: 3, n_layers: 2, aggregate, dropout: 0.5 }
+    SageConfig { d_in: 5, hidden: 7, n_classes: 3, n_layers: 2, aggregate, input_dropout: 0.0, dropout: 0.5 }
 }
 
 fn model(aggregate: Aggregate, seed: u64, device: &Device) -> Sage {
@@ -204,6 +204,24 @@ fn evaluation_has_no_dropout_and_training_has() {
 }
 
 #[test]
+fn input_dropout_masks_the_features_of_the_first_layer() {
+    let device = Device::flex();
+    let block = DeviceBlock::upload(&wide(), &device);
+    let plain = SageConfig { dropout: 0.0, ..config(Aggregate::Mean) };
+    let masked = SageConfig { input_dropout: 0.25, ..plain.clone() };
+    let init = |config: &SageConfig| config.init(RngKey::new(0), &device).expect("valid");
+    let (plain, masked) = (init(&plain), init(&masked));
+    let x: Tensor<2> = ramp([6, 5], &device);
+    let inputs = u32::MAX as usize;
+    let dropped = ops::dropout(x.clone(), block.src_nodes(), RngKey::new(77), inputs, 0.25);
+    let expected = values(plain.layer(0, &block, dropped, &ctx(Mode::Train)));
+    assert_eq!(values(masked.layer(0, &block, x.clone(), &ctx(Mode::Train))), expected);
+    assert_ne!(values(plain.layer(0, &block, x.clone(), &ctx(Mode::Train))), expected);
+    let eval = values(plain.layer(0, &block, x.clone(), &ctx(Mode::Eval)));
+    assert_eq!(values(masked.layer(0, &block, x, &ctx(Mode::Eval))), eval);
+}
+
+#[test]
 fn the_last_layer_has_neither_relu_nor_dropout() {
     let device = Device::flex();
     let block = DeviceBlock::upload(&narrow(), &device);
@@ -276,7 +294,14 @@ fn bad_configurations_are_refused() {
             "a weight of 1000000 x 1000000 values, at most 1073741824 in all are taken",
         ),
         (SageConfig { dropout: 1.0, ..good.clone() }, "dropout probability 1, expected 0 <= dropout < 1"),
-        (SageConfig { dropout: f64::NAN, ..good }, "dropout probability NaN, expected 0 <= dropout < 1"),
+        (
+            SageConfig { dropout: f64::NAN, ..good.clone() },
+            "dropout probability NaN, expected 0 <= dropout < 1",
+        ),
+        (
+            SageConfig { input_dropout: -0.5, ..good },
+            "input_dropout probability -0.5, expected 0 <= input_dropout < 1",
+        ),
     ];
     for (config, message) in cases {
         let error: Error = config.init(RngKey::new(0), &device).expect_err("the configuration is invalid");
@@ -300,6 +325,7 @@ fn gradient_bits(n_threads: usize) -> Vec<u32> {
             n_classes: 4,
             n_layers: 2,
             aggregate: Aggregate::Mean,
+            input_dropout: 0.0,
             dropout: 0.5,
         };
         let model = config.init(RngKey::new(0), &device).expect("valid");

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
 use crate::{Domain, Error, Frontier, FrontierSampler, Hop, Picks, Result, RngKey, Seeds};
@@ -55,7 +57,7 @@ impl<S: FrontierSampler + ?Sized> BlockSampler for S {
                 });
             }
             // The sources so far are this hop's destinations and keep their numbers.
-            blocks.push(relabel.block(&frontier)?);
+            blocks.push(relabel.block(&frontier, self.indices_path())?);
         }
         blocks.reverse();
         scratch.frontier = frontier;
@@ -101,7 +103,7 @@ pub fn to_block(
         let local = relabel.local(node).ok_or(Error::SeedOutOfRange { node, position, n_nodes })?;
         assert_eq!(local.index(), position, "destination {} stands twice", node.0);
     }
-    relabel.block(frontier)
+    relabel.block(frontier, None)
 }
 
 /// A worker's tables and buffers, used again for each batch. It holds no result: a fresh one gives the
@@ -145,13 +147,16 @@ impl Relabel {
         Some(LocalId(*entry as u32))
     }
 
-    /// The frontier in local ids; its destinations are the nodes numbered so far.
-    fn block(&mut self, frontier: &Frontier) -> Result<Block> {
+    /// The frontier in local ids; its destinations are the nodes numbered so far. `file` is where its
+    /// sources come from, to be named in errors.
+    fn block(&mut self, frontier: &Frontier, file: Option<&Path>) -> Result<Block> {
         let mut indices = Vec::with_capacity(frontier.n_edges());
         for (&node, edge) in frontier.srcs.iter().zip(&frontier.edge_ids) {
             let local = self.local(node);
-            let n_nodes = self.table.len();
-            indices.push(local.ok_or(Error::NeighborOutOfRange { node, edge: edge.0, n_nodes })?);
+            indices.push(local.ok_or_else(|| {
+                let (n_nodes, file) = (self.table.len(), file.map(Path::to_owned));
+                Error::NeighborOutOfRange { node, edge: edge.0, n_nodes, file }
+            })?);
         }
         Ok(Block::new(BlockParts {
             srcs: self.nodes.clone(),

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use kiln_graph::NodeId;
 
 /// What can go wrong while sampling.
@@ -15,7 +17,7 @@ pub enum Error {
         n_nodes: usize,
     },
     /// The graph holds an edge from a node that it does not have: its file is damaged.
-    #[error("edge {edge} comes from node {}, but the graph has {n_nodes} nodes: the graph is damaged, make it again", node.0)]
+    #[error("{}edge {edge} comes from node {}, but the graph has {n_nodes} nodes: the graph is damaged, make it again", prefix(file), node.0)]
     NeighborOutOfRange {
         /// The id that is too large.
         node: NodeId,
@@ -23,9 +25,11 @@ pub enum Error {
         edge: u64,
         /// How many nodes there are.
         n_nodes: usize,
+        /// The file that `indices` are mapped from, where that is known.
+        file: Option<PathBuf>,
     },
     /// The graph's `indptr` is damaged at this node.
-    #[error("the edges of node {} would be {start} to {end} of {n_edges}: the graph is damaged, make it again", node.0)]
+    #[error("{}the edges of node {} would be {start} to {end} of {n_edges}: the graph is damaged, make it again", prefix(file), node.0)]
     BadEdgeRange {
         /// The destination.
         node: NodeId,
@@ -35,6 +39,8 @@ pub enum Error {
         end: u64,
         /// How many edges the graph has.
         n_edges: u64,
+        /// The file that `indptr` is mapped from, where that is known.
+        file: Option<PathBuf>,
     },
     /// A layer has more edges than 32 bits count.
     #[error(
@@ -86,4 +92,9 @@ pub enum Error {
         "the sampler was asked for edge weights, but the graph has none: give them to CscBuilder::weights"
     )]
     NoWeights,
+}
+
+/// How a message about a file starts.
+fn prefix(file: &Option<PathBuf>) -> String {
+    file.as_ref().map_or(String::new(), |file| format!("{}: ", file.display()))
 }

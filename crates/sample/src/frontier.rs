@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use kiln_graph::{EdgeId, NodeId};
 
 use crate::{Result, RngKey, Scratch};
@@ -68,6 +70,11 @@ pub trait FrontierSampler: Send + Sync {
 
     /// Number of nodes of the graph; ids are below it.
     fn n_nodes(&self) -> usize;
+
+    /// The file that the sources of its edges are mapped from, where there is one: errors name it.
+    fn indices_path(&self) -> Option<&Path> {
+        None
+    }
 
     /// Fills `out` with the edges picked for `dsts`, which are distinct. What `out` held before is
     /// overwritten; its memory is used again.

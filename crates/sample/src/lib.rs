@@ -30,7 +30,7 @@ pub use error::Error;
 pub use frontier::{Frontier, FrontierSampler, Hop};
 pub use neighbor::{Fanout, FullNeighbors, NeighborSampler};
 pub use rng::{Domain, Draws, NodeKey, ROUNDS, RngKey};
-pub use rule::{Neighbors, PickRule, Picks, Uniform, UniformWithReplacement};
+pub use rule::{Neighbors, PickRule, Picks, Uniform, UniformWithLoop, UniformWithReplacement};
 pub use seeds::Seeds;
 
 /// The result of this crate's fallible functions.

@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use kiln_graph::{Csc, EdgeId, NodeId};
@@ -26,7 +27,15 @@ pub struct NeighborSampler<R = Uniform> {
     graph: Arc<Csc>,
     fanouts: Vec<Fanout>,
     rule: R,
-    wants_weights: bool,
+    weights: EdgeWeights,
+}
+
+/// What a sampler's blocks carry for each edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EdgeWeights {
+    None,
+    Stored,
+    Scaled,
 }
 
 impl NeighborSampler {
@@ -46,7 +55,7 @@ impl NeighborSampler<UniformWithReplacement> {
 impl<R: PickRule> NeighborSampler<R> {
     /// A sampler by the user's own rule.
     pub fn with_rule(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>, rule: R) -> Self {
-        Self { graph, fanouts: fanouts.into(), rule, wants_weights: false }
+        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None }
     }
 
     /// The same sampler, whose blocks carry the graph's edge weights.
@@ -54,10 +63,45 @@ impl<R: PickRule> NeighborSampler<R> {
     /// # Errors
     /// [`Error::NoWeights`] when the graph has none.
     pub fn carry_weights(self) -> Result<Self> {
+        self.with_edge_weights(EdgeWeights::Stored)
+    }
+
+    /// The same sampler, whose blocks carry weights that make each destination's weighted sum an unbiased
+    /// estimate of the sum over all its edges: an edge's weight in the graph times the number of its
+    /// destination's edges, divided by the number of picks (Horvitz and Thompson 1952).
+    ///
+    /// That is right for rules that pick each neighbour with the same probability, as the built-in ones
+    /// do, and for fanouts above 0. Self loops that the rule always keeps
+    /// ([`PickRule::keeps_self_loops`]) count in neither number, and their weights stay as they are. A
+    /// destination all of whose edges are picked carries exactly the graph's weights.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use kiln_graph::{CscBuilder, NodeId, gcn_norm};
+    /// use kiln_sample::*;
+    /// let star = CscBuilder::new(5).build(&[1, 2, 3, 4], &[0, 0, 0, 0])?;
+    /// let graph = Arc::new(gcn_norm(&star)?);
+    /// let sampler = NeighborSampler::with_rule(graph, [Fanout::UpTo(2)], UniformWithLoop).estimate_sums()?;
+    /// let seeds = Seeds::nodes(vec![NodeId(0)]);
+    /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
+    /// // The loop, and two picks that stand for two edges each.
+    /// assert_eq!(block.n_edges(), 3);
+    /// let edge = 1.0 / 5.0_f64.sqrt();
+    /// assert_eq!(block.weights(), Some(&[0.2, 2.0 * edge as f32, 2.0 * edge as f32][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoWeights`] when the graph has none.
+    pub fn estimate_sums(self) -> Result<Self> {
+        self.with_edge_weights(EdgeWeights::Scaled)
+    }
+
+    fn with_edge_weights(self, weights: EdgeWeights) -> Result<Self> {
         if self.graph.weights().is_none() {
             return Err(Error::NoWeights);
         }
-        Ok(Self { wants_weights: true, ..self })
+        Ok(Self { weights, ..self })
     }
 }
 
@@ -70,6 +114,10 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
         self.graph.n_nodes()
     }
 
+    fn indices_path(&self) -> Option<&Path> {
+        self.graph.indices_path()
+    }
+
     fn sample_frontier(
         &self,
         hop: Hop,
@@ -78,7 +126,8 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
         out: &mut Frontier,
     ) -> Result<()> {
         let fanout = self.fanouts[hop.layer];
-        let mut writer = FrontierWriter::new(&self.graph, hop.layer, self.wants_weights, out);
+        let wants_weights = self.weights != EdgeWeights::None;
+        let mut writer = FrontierWriter::new(&self.graph, hop.layer, wants_weights, out);
         for (position, &dst) in dsts.iter().enumerate() {
             let edges = in_edges(&self.graph, dst, position)?;
             match fanout {
@@ -92,6 +141,10 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
                     self.rule.pick(neighbors, hop.key.node(dst), fanout, picks);
                     picks.sort();
                     writer.push_picks(neighbors, picks.positions())?;
+                    if self.weights == EdgeWeights::Scaled {
+                        let kept = if self.rule.keeps_self_loops() { neighbors.self_loops() } else { 0..0 };
+                        writer.scale_weights(neighbors.degree(), picks.positions(), kept);
+                    }
                 }
             }
             writer.end_destination()?;
@@ -128,6 +181,10 @@ impl FrontierSampler for FullNeighbors {
         self.0.n_nodes()
     }
 
+    fn indices_path(&self) -> Option<&Path> {
+        self.0.indices_path()
+    }
+
     fn sample_frontier(
         &self,
         hop: Hop,
@@ -148,7 +205,8 @@ fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
     }
     let (start, end) = (indptr[dst.index()], indptr[dst.index() + 1]);
     if start > end || end > graph.n_edges() {
-        return Err(Error::BadEdgeRange { node: dst, start, end, n_edges: graph.n_edges() });
+        let (n_edges, file) = (graph.n_edges(), graph.indptr_path().map(Path::to_owned));
+        return Err(Error::BadEdgeRange { node: dst, start, end, n_edges, file });
     }
     if end - start > u64::from(u32::MAX) {
         return Err(Error::DegreeTooLarge { dst, degree: end - start });
@@ -207,6 +265,21 @@ impl<'a> FrontierWriter<'a> {
             out.extend(picks.iter().map(|&pick| weights[pick as usize]));
         }
         Ok(())
+    }
+
+    /// Multiplies the weights of the picks pushed last by the number of edges that a pick stands for, but
+    /// for the picks in `kept`, which are not drawn. Where all edges are picked that number is exactly 1.
+    fn scale_weights(&mut self, degree: usize, picks: &[u32], kept: Range<usize>) {
+        let is_drawn = |pick: u32| !kept.contains(&(pick as usize));
+        let n_drawn = picks.iter().filter(|pick| is_drawn(**pick)).count();
+        let factor = ((degree - kept.len()) as f64 / n_drawn as f64) as f32;
+        let Some(weights) = &mut self.out.weights else { return };
+        let first = weights.len() - picks.len();
+        for (weight, &pick) in weights[first..].iter_mut().zip(picks) {
+            if is_drawn(pick) {
+                *weight *= factor;
+            }
+        }
     }
 
     #[inline]

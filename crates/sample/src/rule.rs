@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use kiln_graph::{EdgeId, NodeId};
 
 use crate::NodeKey;
@@ -34,6 +36,20 @@ impl<'a> Neighbors<'a> {
     /// The id of the edge to `ids[position]`.
     pub fn edge_id(&self, position: usize) -> EdgeId {
         EdgeId(self.first_edge.0 + position as u64)
+    }
+
+    /// The positions of the edges from the destination to itself, one after the other; empty when there
+    /// are none.
+    ///
+    /// By binary search, for the neighbours ascend in every graph that
+    /// [`CscBuilder`](kiln_graph::CscBuilder) made. Where they do not, loops may be missed, and are then
+    /// neighbours like the others.
+    pub fn self_loops(&self) -> Range<usize> {
+        let Ok(found) = self.ids.binary_search(&self.dst) else { return 0..0 };
+        let is_other = |id: &NodeId| *id != self.dst;
+        let start = self.ids[..found].iter().rposition(is_other).map_or(0, |last| last + 1);
+        let n_after = self.ids[found..].iter().position(is_other);
+        start..n_after.map_or(self.ids.len(), |n_after| found + n_after)
     }
 }
 
@@ -86,6 +102,13 @@ impl Picks {
 pub trait PickRule: Send + Sync {
     /// Picks about `fanout` of `neighbors`, drawing from `key` only.
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks);
+
+    /// Whether the rule always picks [`Neighbors::self_loops`], next to what it draws among the others.
+    /// [`NeighborSampler::estimate_sums`](crate::NeighborSampler::estimate_sums) leaves their weights as
+    /// they are.
+    fn keeps_self_loops(&self) -> bool {
+        false
+    }
 }
 
 impl<F> PickRule for F
@@ -107,14 +130,37 @@ pub struct Uniform;
 impl PickRule for Uniform {
     #[inline]
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        let degree = neighbors.degree() as u32;
-        if degree <= fanout {
-            picks.positions.extend(0..degree);
-        } else if fanout <= LINEAR_SEARCH {
-            floyd(degree, fanout, key, picks);
-        } else {
-            floyd_with_bits(degree, fanout, key, picks);
+        pick_uniformly(neighbors.degree() as u32, fanout, key, picks);
+    }
+}
+
+/// The destination's self loop, if it has one, and [`Uniform`]'s picks among its other neighbours: what
+/// models want that count a node among its own neighbours ([`kiln_graph::gcn_norm`]).
+///
+/// The loop does not count for the fanout and takes no draw: positions are drawn as if the node had no
+/// loop, and those from the loop's position on move behind it. A node without a loop gets exactly what
+/// [`Uniform`] picks. Parallel loops are all kept. Neighbours must ascend
+/// ([`Neighbors::self_loops`]).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UniformWithLoop;
+
+impl PickRule for UniformWithLoop {
+    #[inline]
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+        let loops = neighbors.self_loops();
+        let (start, n_loops) = (loops.start as u32, loops.len() as u32);
+        let n_before = picks.len();
+        pick_uniformly(neighbors.degree() as u32 - n_loops, fanout, key, picks);
+        if 0 < n_loops {
+            for pick in picks.positions[n_before..].iter_mut().filter(|pick| start <= **pick) {
+                *pick += n_loops;
+            }
+            picks.positions.extend(start..start + n_loops);
         }
+    }
+
+    fn keeps_self_loops(&self) -> bool {
+        true
     }
 }
 
@@ -133,6 +179,18 @@ impl PickRule for UniformWithReplacement {
 
 /// Up to this many picks, looking through them all is faster than a bit for each neighbour.
 const LINEAR_SEARCH: u32 = 48;
+
+/// `min(fanout, degree)` distinct positions below `degree`.
+#[inline]
+fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+    if degree <= fanout {
+        picks.positions.extend(0..degree);
+    } else if fanout <= LINEAR_SEARCH {
+        floyd(degree, fanout, key, picks);
+    } else {
+        floyd_with_bits(degree, fanout, key, picks);
+    }
+}
 
 #[inline]
 fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {

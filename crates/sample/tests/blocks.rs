@@ -131,7 +131,10 @@ fn bad_input_is_refused() {
     let error = fail(ring(4), 4);
     assert!(matches!(error, Error::SeedOutOfRange { node: NodeId(4), position: 1, n_nodes: 4 }), "{error}");
     let error = fail(csc(vec![0, 1, 1], vec![9]), 1);
-    assert!(matches!(error, Error::NeighborOutOfRange { node: NodeId(9), edge: 0, n_nodes: 2 }), "{error}");
+    assert!(
+        matches!(error, Error::NeighborOutOfRange { node: NodeId(9), edge: 0, n_nodes: 2, file: None }),
+        "{error}"
+    );
     let error = fail(csc(vec![0, 2, 1], vec![0]), 1);
     assert!(matches!(error, Error::BadEdgeRange { node: NodeId(0), start: 0, end: 2, .. }), "{error}");
     let error = fail(csc(vec![0, 1, 0, 1], vec![0]), 1);

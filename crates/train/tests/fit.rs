@@ -58,6 +58,7 @@ fn trainer(data: &Dataset) -> Trainer<NodeClassification<Sage>, SingleRank> {
         n_classes: 4,
         n_layers: 2,
         aggregate: Aggregate::Mean,
+        input_dropout: 0.0,
         dropout: 0.2,
     };
     let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();

@@ -64,6 +64,7 @@ fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
         n_classes: 4,
         n_layers: 3,
         aggregate: Aggregate::Mean,
+        input_dropout: 0.0,
         dropout: 0.5,
     };
     let model = model.init(RngKey::new(2), &device).expect("the configuration is valid");

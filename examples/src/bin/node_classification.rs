@@ -94,6 +94,7 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
         n_classes: data.labels.n_classes(),
         n_layers: args.fanouts.len(),
         aggregate: Aggregate::Mean,
+        input_dropout: 0.0,
         dropout: args.dropout,
     };
     let model: Sage = model.init(RngKey::new(args.seed), &args.device.clone().autodiff())?;

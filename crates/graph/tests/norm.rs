@@ -1,0 +1,185 @@
+//! The normalisation of a GCN: exact arrays, agreement with the formula on random graphs, odd input.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use kiln_graph::{Csc, CscBuilder, Error, Mapping, NodeId, gcn_norm};
+use kiln_testkit::{arb_coo, ring, six_nodes};
+use proptest::prelude::*;
+
+fn csc(indptr: &[u64], indices: &[u32]) -> Csc {
+    Csc::new(indptr.to_vec().into(), NodeId::from_slice(indices).to_vec().into()).unwrap()
+}
+
+fn ids(graph: &Csc) -> Vec<u32> {
+    graph.indices().iter().map(|node| node.0).collect()
+}
+
+/// `1 / sqrt(d_u d_v)`.
+fn of(d_u: f64, d_v: f64) -> f32 {
+    (1.0 / (d_u * d_v).sqrt()) as f32
+}
+
+/// Two numbers that are rounded to f32 once each, from f64 values that differ by rounding.
+fn check_close(got: &[f32], expected: &[f32]) {
+    assert_eq!(got.len(), expected.len());
+    for (got, expected) in got.iter().zip(expected) {
+        assert!((got - expected).abs() <= f32::EPSILON * expected.abs(), "{got}, expected {expected}");
+    }
+}
+
+#[test]
+fn the_six_node_graph_gets_five_loops_and_degrees_by_incoming_edges() {
+    let graph = gcn_norm(&six_nodes()).unwrap();
+    assert_eq!(graph.indptr(), [0, 1, 3, 7, 9, 10, 12]);
+    assert_eq!(ids(&graph), [0, 0, 1, 1, 2, 3, 4, 3, 4, 4, 2, 5]);
+    // Degrees with loops: 1 2 4 2 1 2. Node 3 had its loop, and keeps the one.
+    let expected = [
+        of(1., 1.),
+        of(1., 2.),
+        of(2., 2.),
+        of(2., 4.),
+        of(4., 4.),
+        of(2., 4.),
+        of(1., 4.),
+        of(2., 2.),
+        of(1., 2.),
+        of(1., 1.),
+        of(4., 2.),
+        of(2., 2.),
+    ];
+    check_close(graph.weights().unwrap(), &expected);
+    assert!(graph.edge_types().is_none());
+}
+
+#[test]
+fn weights_and_types_are_kept_and_a_loop_keeps_its_weight() {
+    // 1 -> 0 twice, 2 -> 0, and a loop of weight 3 on node 1.
+    let graph = CscBuilder::new(3)
+        .weights(&[0.5, 1.5, 2.0, 3.0])
+        .edge_types(&[4, 5, 6, 7])
+        .build(&[1, 1, 2, 1], &[0, 0, 0, 1])
+        .unwrap();
+    let graph = gcn_norm(&graph).unwrap();
+    assert_eq!(graph.indptr(), [0, 4, 5, 6]);
+    assert_eq!(ids(&graph), [0, 1, 1, 2, 1, 2]);
+    assert_eq!(graph.edge_types().unwrap(), [0, 4, 5, 6, 7, 0]);
+    let expected = [0.2, 0.5 * of(3., 5.), 1.5 * of(3., 5.), 2.0 * of(1., 5.), 1.0, 1.0];
+    check_close(graph.weights().unwrap(), &expected);
+}
+
+#[test]
+fn parallel_loops_stay_and_no_other_is_added() {
+    let graph = gcn_norm(&csc(&[0, 2, 3], &[0, 0, 0])).unwrap();
+    assert_eq!((graph.indptr(), ids(&graph)), (&[0, 2, 4][..], vec![0, 0, 0, 1]));
+    check_close(graph.weights().unwrap(), &[0.5, 0.5, 0.5, 0.5]);
+}
+
+#[test]
+fn unsorted_neighbours_keep_their_order_and_the_loop_follows_the_last_smaller_one() {
+    let graph = gcn_norm(&csc(&[0, 0, 0, 4, 4], &[3, 0, 1, 3])).unwrap();
+    assert_eq!(ids(&graph), [0, 1, 3, 0, 1, 2, 3, 3]);
+    // A loop that stands at an odd place is found.
+    let graph = gcn_norm(&csc(&[0, 3, 3], &[1, 0, 1])).unwrap();
+    assert_eq!(ids(&graph), [1, 0, 1, 1]);
+}
+
+#[test]
+fn a_degree_that_is_not_positive_gives_zeros() {
+    let build = |weight: f32| {
+        let graph = CscBuilder::new(2).weights(&[weight]).build(&[1], &[0]).unwrap();
+        gcn_norm(&graph).unwrap().weights().unwrap().to_vec()
+    };
+    assert_eq!(build(-1.0), [0.0, 0.0, 1.0]);
+    assert_eq!(build(-7.5), [0.0, 0.0, 1.0]);
+    check_close(&build(-0.75), &[4.0, -0.75 * 2.0, 1.0]);
+}
+
+#[test]
+fn graphs_without_edges_or_nodes_are_fine() {
+    let graph = gcn_norm(&csc(&[0, 0, 0], &[])).unwrap();
+    assert_eq!((ids(&graph), graph.weights().unwrap()), (vec![0, 1], &[1.0, 1.0][..]));
+    assert_eq!(gcn_norm(&csc(&[0], &[])).unwrap().n_edges(), 0);
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    for weight in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let graph = CscBuilder::new(2).weights(&[1.0, weight, weight]).build(&[0, 1, 1], &[0, 0, 1]).unwrap();
+        let error = gcn_norm(&graph).unwrap_err();
+        assert!(matches!(error, Error::WeightNotFinite { edge: 1, .. }), "{error}");
+    }
+}
+
+/// Arrays from a file that nobody has read, with one number wrong.
+#[test]
+fn a_damaged_mapped_graph_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mapped = |indptr: &[u64], indices: &[u32]| {
+        let path = folder.path().join("graph");
+        let mut bytes: Vec<u8> = indptr.iter().flat_map(|start| start.to_le_bytes()).collect();
+        let n_indptr_bytes = bytes.len();
+        bytes.extend(indices.iter().flat_map(|id| id.to_le_bytes()));
+        std::fs::write(&path, &bytes).unwrap();
+        let file = Mapping::open(&path).unwrap();
+        let indices = file.slice::<NodeId>(n_indptr_bytes..bytes.len()).unwrap();
+        Csc::new(file.slice(0..n_indptr_bytes).unwrap(), indices).unwrap()
+    };
+    let good = gcn_norm(&mapped(&[0, 1, 2], &[1, 0])).unwrap();
+    check_close(good.weights().unwrap(), &[0.5; 4]);
+    let error = gcn_norm(&mapped(&[0, 1, 2], &[1, 2])).unwrap_err();
+    assert!(matches!(error, Error::NodeOutOfRange { edge: 1, node: 2, n_nodes: 2 }), "{error}");
+    let error = gcn_norm(&mapped(&[0, 9, 1, 2], &[1, 0])).unwrap_err();
+    assert!(matches!(error, Error::IndptrNotMonotone { node: 1, before: 9, after: 1 }), "{error}");
+}
+
+#[test]
+fn the_result_has_the_same_bits_for_any_number_of_threads() {
+    // A ring long enough to be halved often, with a hub at its end.
+    let ring = ring(100_000);
+    let mut srcs: Vec<u32> = ring.indices().iter().map(|node| node.0).collect();
+    let mut dsts: Vec<u32> = (0..100_000).flat_map(|dst| [dst, dst]).collect();
+    srcs.extend(0..50_000);
+    dsts.extend([99_999; 50_000]);
+    let weights: Vec<f32> = (0..srcs.len()).map(|edge| 0.1 + (edge % 97) as f32).collect();
+    let graph = CscBuilder::new(100_000).weights(&weights).build(&srcs, &dsts).unwrap();
+    let run = |n_threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+        let graph = pool.install(|| gcn_norm(&graph).unwrap());
+        let bits: Vec<u32> = graph.weights().unwrap().iter().map(|weight| weight.to_bits()).collect();
+        (graph.indptr().to_vec(), ids(&graph), bits)
+    };
+    let one = run(1);
+    for n_threads in [2, 5] {
+        assert!(one == run(n_threads), "{n_threads} threads");
+    }
+}
+
+proptest! {
+    /// Against the formula with a dense matrix of the edges' number.
+    #[test]
+    fn weights_are_those_of_the_formula(coo in arb_coo()) {
+        let n_nodes = coo.n_nodes;
+        let mut dense = vec![vec![0.0_f64; n_nodes]; n_nodes];
+        for (&src, &dst) in coo.srcs.iter().zip(&coo.dsts) {
+            dense[dst as usize][src as usize] += 1.0;
+        }
+        for (node, row) in dense.iter_mut().enumerate() {
+            row[node] = row[node].max(1.0);
+        }
+        let degrees: Vec<f64> = dense.iter().map(|row| row.iter().sum()).collect();
+        let graph = gcn_norm(&coo.csc()).unwrap();
+        let (weights, mut n_edges) = (graph.weights().unwrap(), 0.0);
+        for dst in 0..n_nodes {
+            let srcs = graph.in_neighbors(NodeId(dst as u32));
+            prop_assert!(srcs.is_sorted());
+            for (edge, src) in (graph.indptr()[dst] as usize..).zip(srcs) {
+                check_close(&weights[edge..=edge], &[of(degrees[src.index()], degrees[dst])]);
+                dense[dst][src.index()] -= 1.0;
+                n_edges += 1.0;
+            }
+        }
+        prop_assert!(dense.iter().flatten().all(|left| *left == 0.0));
+        prop_assert_eq!(n_edges, degrees.iter().sum::<f64>());
+    }
+}

@@ -1,0 +1,75 @@
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_sample::{Domain, RngKey};
+
+use crate::stack::{Dropout, Widths};
+use crate::{BlockModel, Ctx, GcnConv, GcnConvConfig, LayerWise, Result};
+
+/// The shape of a [`Gcn`] model.
+#[derive(Debug, Clone)]
+pub struct GcnConfig {
+    /// Width of the input features.
+    pub d_in: usize,
+    /// Width between layers.
+    pub hidden: usize,
+    /// Width of the output.
+    pub n_classes: usize,
+    /// Number of layers, at least 1.
+    pub n_layers: usize,
+    /// Probability that dropout zeroes a value of the input features, in `[0, 1)`.
+    pub input_dropout: f64,
+    /// Probability that dropout zeroes a value between layers, in `[0, 1)`.
+    pub dropout: f64,
+}
+
+impl GcnConfig {
+    /// A model with initial weights from the key; layer `i` takes `key.fold(Domain::Layer, i)`.
+    ///
+    /// # Errors
+    /// When a width or the number of layers is 0 or absurdly large, or a dropout is not in `[0, 1)`.
+    pub fn init(&self, key: RngKey, device: &Device) -> Result<Gcn> {
+        let &Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout } = self;
+        let widths = Widths { d_in, hidden, n_classes, n_layers }.of_layers()?;
+        let dropout = Dropout::new(input_dropout, dropout)?;
+        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
+            GcnConvConfig { d_in, d_out }.init(key.fold(Domain::Layer, i as u64), device)
+        };
+        let layers = widths.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Gcn { layers, dropout })
+    }
+}
+
+/// A graph convolutional network (Kipf and Welling 2017): [`GcnConv`] layers, with ReLU and then dropout
+/// after each but the last, and dropout of the input features, as in the authors' code.
+///
+/// Blocks carry the weights of `kiln_graph::gcn_norm`. With sampled neighbours and
+/// [`estimate_sums`](kiln_sample::NeighborSampler::estimate_sums) each layer is an unbiased estimate of
+/// the layer over whole neighbourhoods, given its input.
+///
+/// The dropout mask of a row belongs to its node's global id, the layer and the key of the step, so that
+/// it does not depend on how the step's seeds are dealt out to ranks.
+#[derive(Module, Debug)]
+pub struct Gcn {
+    /// The layers, input layer first.
+    pub layers: Vec<GcnConv>,
+    #[module(skip)]
+    dropout: Dropout,
+}
+
+impl BlockModel for Gcn {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// As [`BlockModel::layer`].
+    ///
+    /// # Panics
+    /// Also when the block carries no weights.
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+        let x = self.layers[i].forward(block, self.dropout.before(i, block, x, ctx));
+        if i + 1 == self.layers.len() { x } else { self.dropout.after(i, block, x, ctx) }
+    }
+}
+
+impl LayerWise for Gcn {}
