@@ -9,7 +9,7 @@ pub enum Error {
     Loader(#[from] kiln_loader::Error),
     /// The loss is no longer a number: the model is lost.
     #[error(
-        "the loss of {pass} step {step} is {loss}: lower the learning rate, or look for values that are not finite in the features"
+        "the loss of {pass} step {step} is {loss}: lower the learning rate, or read all features once in search of values that are not finite (programs that have the flag --verify do so with it)"
     )]
     LossNotFinite {
         /// Training or evaluation.
@@ -57,8 +57,8 @@ pub enum Error {
         /// What does not fit.
         reason: String,
     },
-    /// There is nothing to judge a model by.
-    #[error("the {split} split has no nodes: give it some, so that models can be compared")]
+    /// There is nothing to train on or to judge a model by.
+    #[error("the {split} split has no items: give it some, so that models can be compared")]
     EmptySplit {
         /// Which split.
         split: &'static str,

@@ -2,15 +2,36 @@ use burn::module::Module;
 use kiln_loader::{Fetch, Loader, Pass};
 
 use crate::{
-    Counts, EpochReport, Error, Forward, GradientSync, MemoryUse, PeakMemory, Result, RunFolder, StepReport,
-    Task, Trainer,
+    Counts, EpochReport, Error, GradientSync, MemoryUse, PeakMemory, Result, RunFolder, StepReport, Task,
+    Trainer,
 };
 
-/// The evaluation pass of the validation split.
-const VALIDATION: Pass = Pass::Evaluate { split: 0 };
+/// The pass of a loader over the validation split: the same samples after every epoch.
+pub const VALIDATION: Pass = Pass::Evaluate { split: 0 };
 
-/// The evaluation pass of the test split.
-const TEST: Pass = Pass::Evaluate { split: 1 };
+/// The pass of a loader over the test split.
+pub const TEST: Pass = Pass::Evaluate { split: 1 };
+
+/// How long a run trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FitConfig {
+    /// Passes over the training items, at most.
+    pub n_epochs: usize,
+    /// Stops when so many epochs in a row were not better than the best one on the validation split;
+    /// `None` for never.
+    pub patience: Option<usize>,
+}
+
+/// How a run went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FitReport {
+    /// Epochs that were trained.
+    pub n_epochs: usize,
+    /// Whether the patience ran out before the epochs did.
+    pub stopped_early: bool,
+    /// The most memory seen.
+    pub peak_memory: MemoryUse,
+}
 
 /// Hears of a run's progress.
 pub trait Observer {
@@ -21,69 +42,80 @@ pub trait Observer {
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool);
 }
 
-/// Trains for `n_epochs`, validates after each, and records both in the run folder, which keeps the best
-/// model. Gives the most memory seen.
+/// Trains, validates after each epoch, and records both in the run folder, which keeps the best model.
 ///
-/// Counts are this rank's own: with several ranks, every rank's `val` has the whole split, not a shard of
-/// it, so that all of them keep the same epoch.
+/// `validate` says what the trainer's model does on the validation split, by sampled neighbourhoods
+/// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or in a way of its own.
+///
+/// Counts are this rank's own: with several ranks, each must validate on the whole split, not on a shard
+/// of it, so that all of them keep the same epoch and stop after the same one.
 ///
 /// # Errors
-/// What the loaders, the trainer and the run folder say, and [`Error::EmptySplit`] when there is nothing to
-/// train or to validate on.
+/// What the loader, the trainer, `validate` and the run folder say; [`Error::EmptySplit`] when there is
+/// nothing to train on or `validate` counted no items; [`Error::BadSetting`] for a patience of 0.
 pub fn fit<T, S, F>(
     trainer: &mut Trainer<T, S>,
     train: &Loader<F>,
-    val: &Loader<F>,
-    n_epochs: usize,
+    config: FitConfig,
+    mut validate: impl FnMut(&Trainer<T, S>) -> Result<Counts>,
     run: &mut RunFolder,
     observer: &mut impl Observer,
-) -> Result<MemoryUse>
+) -> Result<FitReport>
 where
     T: Task,
     S: GradientSync<T::Model>,
     F: Fetch<Batch = T::Batch>,
 {
-    for (split, n_steps) in [("training", train.n_steps()), ("validation", val.n_steps())] {
-        if n_steps == 0 {
-            return Err(Error::EmptySplit { split });
-        }
+    if config.patience == Some(0) {
+        return Err(Error::BadSetting { what: "the patience", expected: "at least 1 epoch", got: 0.0 });
+    }
+    if train.n_steps() == 0 {
+        return Err(Error::EmptySplit { split: "training" });
     }
     let mut memory = PeakMemory::default();
-    for epoch in 0..n_epochs {
+    let mut report = FitReport::default();
+    let mut n_since_best = 0;
+    for epoch in 0..config.n_epochs {
         let pass = Pass::Train { epoch: epoch as u64 };
-        let report = trainer.epoch(train.epoch(pass), |step| observer.step(step))?;
-        let counts = trainer.evaluate(val.epoch(VALIDATION), |_, _| ())?;
-        let is_best = run.record(epoch + 1, &report, &counts, trainer.model())?;
-        memory.merge(report.peak_memory);
+        let trained = trainer.epoch(train.epoch(pass), |step| observer.step(step))?;
+        let val = non_empty("validation", validate(trainer)?)?;
+        let is_best = run.record(epoch + 1, &trained, &val, trainer.model())?;
+        memory.merge(trained.peak_memory);
         memory.look();
-        observer.epoch(epoch + 1, &report, &counts, is_best);
+        observer.epoch(epoch + 1, &trained, &val, is_best);
+        report.n_epochs = epoch + 1;
+        n_since_best = if is_best { 0 } else { n_since_best + 1 };
+        if config.patience == Some(n_since_best) {
+            report.stopped_early = epoch + 1 < config.n_epochs;
+            break;
+        }
     }
-    Ok(memory.get())
+    report.peak_memory = memory.get();
+    Ok(report)
 }
 
-/// Reads the test split with the model of the best recorded epoch. It takes the trainer, so that it is the
-/// last thing a run does. `visit` sees each batch with its outputs.
+/// Puts the model of the best recorded epoch into the trainer and has `test` judge it. It takes the
+/// trainer, so that it is the last thing a run does.
 ///
 /// # Errors
-/// What the loader, the trainer and the run folder say, and [`Error::EmptySplit`] when there is nothing to
-/// test on.
-pub fn test_best<T, S, F>(
+/// What `test` and the run folder say, and [`Error::EmptySplit`] when `test` counted no items.
+pub fn test_best<T, S>(
     mut trainer: Trainer<T, S>,
-    test: &Loader<F>,
     run: &RunFolder,
-    visit: impl FnMut(&T::Input, &Forward),
+    test: impl FnOnce(&Trainer<T, S>) -> Result<Counts>,
 ) -> Result<Counts>
 where
     T: Task,
     T::Model: Module,
     S: GradientSync<T::Model>,
-    F: Fetch<Batch = T::Batch>,
 {
-    if test.n_steps() == 0 {
-        return Err(Error::EmptySplit { split: "test" });
-    }
     let mut model = trainer.model().clone();
     run.load_best(&mut model)?;
     trainer.set_model(model);
-    trainer.evaluate(test.epoch(TEST), visit)
+    non_empty("test", test(&trainer)?)
+}
+
+/// Counts of nothing compare with nothing: their accuracy is not a number.
+fn non_empty(split: &'static str, counts: Counts) -> Result<Counts> {
+    if counts.total == 0 { Err(Error::EmptySplit { split }) } else { Ok(counts) }
 }

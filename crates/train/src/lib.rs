@@ -27,11 +27,11 @@ mod weights;
 
 pub use counts::Counts;
 pub use error::Error;
-pub use fit::{Observer, fit, test_best};
+pub use fit::{FitConfig, FitReport, Observer, TEST, VALIDATION, fit, test_best};
 pub use memory::{MemoryUse, PeakMemory};
 pub use node::{NodeClassification, NodeInput, Prediction};
 pub use optimizer::{Optimizer, OptimizerConfig};
-pub use report::{EpochReport, StepReport, Timings};
+pub use report::{EpochReport, MeanStepTime, StepReport, Timings};
 pub use run::{Best, RunFolder, Summary};
 pub use sync::{BucketSync, GradientSync, SingleRank};
 pub use task::{DeviceBatch, Forward, Task};

@@ -68,6 +68,43 @@ pub struct StepReport {
     pub step: usize,
     /// This rank's counts, under the parameters before the update.
     pub counts: Counts,
+    /// Time from asking for the batch to the end of the update.
+    pub wall: Duration,
+}
+
+/// The mean time of a step, the first steps left out: they wait for the loader's first batches and for
+/// memory that later steps find in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeanStepTime {
+    n_warmup: u64,
+    n_seen: u64,
+    sum: Duration,
+}
+
+impl MeanStepTime {
+    /// A mean that leaves out the first `n_warmup` steps.
+    pub fn new(n_warmup: u64) -> Self {
+        Self { n_warmup, n_seen: 0, sum: Duration::ZERO }
+    }
+
+    /// Takes the time of the next step.
+    pub fn add(&mut self, wall: Duration) {
+        self.n_seen += 1;
+        if self.n_warmup < self.n_seen {
+            self.sum += wall;
+        }
+    }
+
+    /// Steps that the mean is taken over.
+    pub fn n_steps(&self) -> u64 {
+        self.n_seen.saturating_sub(self.n_warmup)
+    }
+
+    /// The mean; `None` before a step after the warm-up.
+    pub fn mean(&self) -> Option<Duration> {
+        let n_steps = self.n_steps();
+        (0 < n_steps).then(|| self.sum.div_f64(n_steps as f64))
+    }
 }
 
 /// One epoch of training.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::curves::{Curves, Point};
 use crate::{
-    Counts, EpochReport, Error, MemoryUse, Prediction, Result, Timings, load_weights, weights_to_bytes,
+    Counts, EpochReport, Error, FitReport, Prediction, Result, Timings, load_weights, weights_to_bytes,
 };
 
 /// The folder that keeps what came of a training run.
@@ -53,6 +53,10 @@ pub struct Summary {
     pub val_accuracy: f64,
     /// The best epoch, from 1.
     pub best_epoch: usize,
+    /// Epochs that were trained.
+    pub n_epochs: usize,
+    /// Whether the run ended before all its epochs, because none was better any more.
+    pub stopped_early: bool,
     /// Seconds from the start of the run to its end, the test included.
     pub seconds: f64,
     /// The most anonymous memory seen, in bytes.
@@ -242,14 +246,16 @@ impl RunFolder {
 
 impl Summary {
     /// The result of a run that took `elapsed` and tested its best epoch.
-    pub fn new(test: &Counts, best: &Best, elapsed: Duration, peak_memory: MemoryUse) -> Self {
+    pub fn new(test: &Counts, best: &Best, fit: &FitReport, elapsed: Duration) -> Self {
         Self {
             test_accuracy: test.accuracy(),
             val_accuracy: best.val_accuracy,
             best_epoch: best.epoch,
+            n_epochs: fit.n_epochs,
+            stopped_early: fit.stopped_early,
             seconds: elapsed.as_secs_f64(),
-            peak_rss_anon_bytes: peak_memory.anon_bytes,
-            peak_rss_mapped_bytes: peak_memory.mapped_bytes,
+            peak_rss_anon_bytes: fit.peak_memory.anon_bytes,
+            peak_rss_mapped_bytes: fit.peak_memory.mapped_bytes,
             weights_hash: best.weights_hash.clone(),
         }
     }
@@ -260,6 +266,8 @@ impl fmt::Display for Summary {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(f, "test accuracy   {:.4}", self.test_accuracy)?;
         writeln!(f, "best epoch      {} (validation accuracy {:.4})", self.best_epoch, self.val_accuracy)?;
+        let stopped = if self.stopped_early { ", stopped early" } else { "" };
+        writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;
         writeln!(f, "time            {:.1} s", self.seconds)?;
         let (anon, mapped) = (mib(self.peak_rss_anon_bytes), mib(self.peak_rss_mapped_bytes));
         writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;

@@ -53,6 +53,11 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
         &self.model
     }
 
+    /// The plain device that it evaluates on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// Puts other parameters in the model's place; the optimizer's state stays.
     pub(crate) fn set_model(&mut self, model: T::Model) {
         self.model = model;
@@ -82,7 +87,7 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
                 Err(error) => return Err(self.withdraw(error.into())),
             };
             let of_step = self.step(n_steps, batch, &mut timings, &mut memory)?;
-            observe(&StepReport { step: n_steps, counts: of_step });
+            observe(&StepReport { step: n_steps, counts: of_step, wall: asked.elapsed() });
             counts += of_step;
             n_steps += 1;
         }

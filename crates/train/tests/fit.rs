@@ -11,8 +11,8 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{
-    Counts, EpochReport, Error, NodeClassification, Observer, OptimizerConfig, RunFolder, SingleRank,
-    StepReport, Trainer, fit, test_best,
+    Counts, EpochReport, Error, FitConfig, FitReport, NodeClassification, Observer, OptimizerConfig,
+    RunFolder, SingleRank, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
 };
 
 #[derive(Default)]
@@ -51,7 +51,9 @@ fn loader(data: &Dataset, nodes: &[NodeId]) -> Loader<NodeFetch<NeighborSampler,
     Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
 }
 
-fn trainer(data: &Dataset) -> Trainer<NodeClassification<Sage>, SingleRank> {
+type SageTrainer = Trainer<NodeClassification<Sage>, SingleRank>;
+
+fn trainer(data: &Dataset) -> SageTrainer {
     let config = SageConfig {
         d_in: data.features.dim(),
         hidden: 16,
@@ -66,6 +68,10 @@ fn trainer(data: &Dataset) -> Trainer<NodeClassification<Sage>, SingleRank> {
     Trainer::new(NodeClassification::new(), model, &optimizer, SingleRank, Device::flex()).unwrap()
 }
 
+fn epochs(n_epochs: usize) -> FitConfig {
+    FitConfig { n_epochs, patience: None }
+}
+
 #[test]
 fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
     let data = data();
@@ -74,8 +80,10 @@ fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
     let (train, val) = (loader(&data, &data.split.train), loader(&data, &data.split.val));
     let mut trainer = trainer(&data);
     let mut heard = Heard::default();
-    fit(&mut trainer, &train, &val, 6, &mut run, &mut heard).unwrap();
+    let validate = |trainer: &SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+    let report = fit(&mut trainer, &train, epochs(6), validate, &mut run, &mut heard).unwrap();
 
+    assert_eq!((report.n_epochs, report.stopped_early), (6, false));
     assert_eq!(heard.n_steps, 6 * train.n_steps());
     let epochs: Vec<usize> = heard.epochs.iter().map(|(epoch, ..)| *epoch).collect();
     assert_eq!(epochs, [1, 2, 3, 4, 5, 6]);
@@ -85,24 +93,72 @@ fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
 
     let mut n_seen = 0;
     let test = loader(&data, &data.split.test);
-    let counts = test_best(trainer, &test, &run, |input, _| n_seen += input.seeds.len()).unwrap();
+    let judge =
+        |trainer: &SageTrainer| trainer.evaluate(test.epoch(TEST), |input, _| n_seen += input.seeds.len());
+    let counts = test_best(trainer, &run, judge).unwrap();
     assert_eq!((n_seen, counts.total), (data.split.test.len(), data.split.test.len() as u64));
     assert!(counts.accuracy() > 0.85, "{}", counts.accuracy());
 }
 
+/// The validation accuracies of each epoch, in percent, that a run is told.
+fn told(percents: &'static [u64], config: FitConfig) -> (kiln_train::Result<FitReport>, Heard, usize) {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = RunFolder::create(folder.path()).unwrap();
+    let mut heard = Heard::default();
+    let mut percents = percents.iter();
+    let validate = |_: &SageTrainer| {
+        let hits = *percents.next().expect("a run should end with its epochs or its patience");
+        Ok(Counts { loss_sum: 1.0, weight: 100.0, hits, total: 100 })
+    };
+    let train = loader(&data, &data.split.train[..100]);
+    let report = fit(&mut trainer(&data), &train, config, validate, &mut run, &mut heard);
+    let best = run.best().map_or(0, |best| best.epoch);
+    (report, heard, best)
+}
+
 #[test]
-fn splits_without_nodes_are_refused_before_anything_runs() {
+fn a_run_stops_when_its_patience_ends() {
+    let patience = |patience| FitConfig { n_epochs: 6, patience };
+    let cases = [
+        (&[50, 60, 60, 55][..], Some(2), 4, true, 2),
+        (&[50, 40], Some(1), 2, true, 1),
+        // A better epoch starts the count anew.
+        (&[50, 40, 51, 40, 52, 40], Some(2), 6, false, 5),
+        // The patience ends with the last epoch: nothing was left out.
+        (&[10, 20, 30, 40, 30, 20], Some(2), 6, false, 4),
+        (&[10, 20, 30, 30, 30], Some(2), 5, true, 3),
+        (&[50, 40, 30, 20, 10, 0], None, 6, false, 1),
+    ];
+    for (percents, n, n_epochs, stopped_early, best) in cases {
+        let (report, heard, kept) = told(percents, patience(n));
+        let report = report.unwrap();
+        assert_eq!((report.n_epochs, report.stopped_early), (n_epochs, stopped_early), "{percents:?}");
+        assert_eq!((heard.epochs.len(), kept), (n_epochs, best), "{percents:?}");
+    }
+    let (error, heard, _) = told(&[], patience(Some(0)));
+    assert!(matches!(error, Err(Error::BadSetting { what: "the patience", .. })), "{error:?}");
+    assert_eq!(heard.n_steps, 0);
+}
+
+#[test]
+fn splits_without_nodes_are_refused() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let mut run = RunFolder::create(folder.path()).unwrap();
     let (some, none) = (loader(&data, &data.split.train), loader(&data, &[]));
     let mut heard = Heard::default();
-    for (train, val, expected) in [(&none, &some, "training"), (&some, &none, "validation")] {
-        let error = fit(&mut trainer(&data), train, val, 1, &mut run, &mut heard).unwrap_err();
+    for (train, val, n_steps, expected) in
+        [(&none, &some, 0, "training"), (&some, &none, some.n_steps(), "validation")]
+    {
+        let validate = |trainer: &SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+        let error = fit(&mut trainer(&data), train, epochs(1), validate, &mut run, &mut heard).unwrap_err();
         assert!(matches!(error, Error::EmptySplit { split } if split == expected), "{error}");
+        assert_eq!(heard.n_steps, n_steps);
     }
-    assert_eq!(heard.n_steps, 0);
-    fit(&mut trainer(&data), &some, &some, 1, &mut run, &mut heard).unwrap();
-    let error = test_best(trainer(&data), &none, &run, |_, _| ()).unwrap_err();
-    assert!(matches!(error, Error::EmptySplit { split: "test" }), "{error}");
+    assert!(matches!(run.best(), Err(Error::NoEpoch)));
+    let validate = |trainer: &SageTrainer| trainer.evaluate(some.epoch(VALIDATION), |_, _| ());
+    fit(&mut trainer(&data), &some, epochs(1), validate, &mut run, &mut heard).unwrap();
+    let error = test_best(trainer(&data), &run, |trainer| trainer.evaluate(none.epoch(TEST), |_, _| ()));
+    assert!(matches!(error, Err(Error::EmptySplit { split: "test" })), "{error:?}");
 }

@@ -9,7 +9,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_graph::NodeId;
 use kiln_train::{
-    Counts, EpochReport, Error, MemoryUse, Prediction, RunFolder, Summary, Timings, load_weights,
+    Counts, EpochReport, Error, FitReport, MemoryUse, Prediction, RunFolder, Summary, Timings, load_weights,
     weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
@@ -92,7 +92,8 @@ fn the_result_is_written_whole() {
     let said = |node, label, predicted| Prediction { node: NodeId(node), label, predicted };
     run.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
-    let summary = Summary::new(&counts(9), run.best().unwrap(), Duration::from_secs(3), memory);
+    let fit = FitReport { n_epochs: 4, stopped_early: true, peak_memory: memory };
+    let summary = Summary::new(&counts(9), run.best().unwrap(), &fit, Duration::from_secs(3));
     run.finish(&summary).unwrap();
 
     let read = |name: &str| std::fs::read_to_string(run.path().join(name)).unwrap();
@@ -101,6 +102,8 @@ fn the_result_is_written_whole() {
     assert_eq!(json["test_accuracy"], 0.9);
     assert_eq!(json["val_accuracy"], 0.5);
     assert_eq!(json["best_epoch"], 1);
+    assert_eq!((&json["n_epochs"], &json["stopped_early"]), (&4.into(), &true.into()));
+    assert!(summary.to_string().contains("epochs          4, stopped early"), "{summary}");
     assert_eq!(json["seconds"], 3.0);
     assert_eq!(json["peak_rss_anon_bytes"], 3 << 20);
     assert_eq!(json["weights_hash"], run.best().unwrap().weights_hash.as_str());

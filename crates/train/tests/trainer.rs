@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
@@ -12,8 +13,8 @@ use kiln_loader::StageTimes;
 use kiln_nn::Ctx;
 use kiln_sample::RngKey;
 use kiln_train::{
-    BucketSync, Counts, DeviceBatch, Error, Forward, GradientSync, Optimizer, OptimizerConfig, SingleRank,
-    Task, Trainer,
+    BucketSync, Counts, DeviceBatch, Error, Forward, GradientSync, MeanStepTime, Optimizer, OptimizerConfig,
+    SingleRank, StepReport, Task, Trainer,
 };
 
 /// A linear model of one weight row, `[d, 1]`.
@@ -91,8 +92,17 @@ fn any_task_trains() {
     let mut seen = 0;
     for _ in 0..60 {
         let batches = points(64).chunks(16).map(|chunk| Ok(chunk.to_vec())).collect::<Vec<_>>();
-        let report = trainer.epoch(batches, |step| seen += step.counts.total).unwrap();
+        let mut steps = Duration::ZERO;
+        let heard = |step: &StepReport| {
+            seen += step.counts.total;
+            steps += step.wall;
+        };
+        let report = trainer.epoch(batches, heard).unwrap();
         assert_eq!((report.n_steps, report.counts.total), (4, 64));
+        let timings = report.timings;
+        let parts = timings.wait + timings.upload + timings.forward + timings.backward + timings.update;
+        // A step's time has all of its stages in it, and an epoch's all of its steps.
+        assert!(parts <= steps && steps <= report.wall, "{parts:?}, {steps:?}, {:?}", report.wall);
     }
     assert_eq!(seen, 60 * 64);
     let values = trainer.model().values();
@@ -100,6 +110,19 @@ fn any_task_trains() {
     let counts = trainer.evaluate([Ok(points(10)), Ok(Vec::new())], |_, _| ()).unwrap();
     assert_eq!((counts.hits, counts.total), (10, 10));
     assert_eq!(counts.accuracy(), 1.0);
+}
+
+#[test]
+fn the_mean_step_time_leaves_out_the_first_steps() {
+    let mut mean = MeanStepTime::new(2);
+    let mut means = Vec::new();
+    for millis in [900, 50, 10, 20, 60] {
+        mean.add(Duration::from_millis(millis));
+        means.push(mean.mean().map(|mean| mean.as_millis()));
+    }
+    assert_eq!(means, [None, None, Some(10), Some(15), Some(30)]);
+    assert_eq!(mean.n_steps(), 3);
+    assert_eq!((MeanStepTime::new(0).mean(), MeanStepTime::new(0).n_steps()), (None, 0));
 }
 
 /// Sums over the ranks of one process, in rank order.

@@ -18,7 +18,10 @@ use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
-use kiln_train::{NodeClassification, OptimizerConfig, SingleRank, Summary, Trainer, fit, test_best};
+use kiln_train::{
+    FitConfig, NodeClassification, OptimizerConfig, SingleRank, Summary, TEST, Trainer, VALIDATION, fit,
+    test_best,
+};
 
 /// Trains GraphSAGE on a graph, evaluates it with sampled neighbours, and keeps the best model.
 #[derive(Debug, Parser)]
@@ -105,15 +108,19 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
     let mut run = flags::run_folder(args.out.as_deref(), "node_classification")?;
     run.write_config(settings)?;
     let mut progress = Progress::new(args.epochs, train.n_steps());
-    let memory = fit(&mut trainer, &train, &val, args.epochs, &mut run, &mut progress)?;
+    let config = FitConfig { n_epochs: args.epochs, patience: None };
+    let validate = |trainer: &Trainer<_, _>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+    let report = fit(&mut trainer, &train, config, validate, &mut run, &mut progress)?;
     progress.finish();
     let mut predictions = Vec::new();
     let test = loader(&data.split.test)?;
-    let counts = test_best(trainer, &test, &run, |input, forward| {
-        predictions.extend(input.predictions(&forward.outputs));
+    let counts = test_best(trainer, &run, |trainer| {
+        trainer.evaluate(test.epoch(TEST), |input, forward| {
+            predictions.extend(input.predictions(&forward.outputs));
+        })
     })?;
     run.write_predictions(&predictions)?;
-    let summary = Summary::new(&counts, run.best()?, start.elapsed(), memory);
+    let summary = Summary::new(&counts, run.best()?, &report, start.elapsed());
     run.finish(&summary)?;
     say(format_args!("{summary}\nfiles           {}", run.path().display()));
     Ok(())
