@@ -1,68 +1,30 @@
 //! Readers of single flags: each gives the value or a message that says what was expected.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 
-use anyhow::Context;
 use burn::tensor::Device;
-use clap::{CommandFactory, FromArgMatches, ValueEnum};
-use kiln_data::{Dataset, synthetic};
 use kiln_sample::Fanout;
-use kiln_train::RunFolder;
 
-/// Reads the command line; ends the process with a message where it is wrong. Beside the flags comes what
-/// each of them was set to, defaults included, as text.
-pub fn parse<A: CommandFactory + FromArgMatches>() -> (A, BTreeMap<String, String>) {
-    let matches = A::command().get_matches();
-    let args = A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let text = |id: &clap::Id| {
-        let values = matches.get_raw(id.as_str()).into_iter().flatten();
-        values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
-    };
-    let settings = matches.ids().map(|id| (id.to_string(), text(id))).collect();
-    (args, settings)
-}
+use crate::args::DataSource;
 
-/// Data sets that an example can train on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DataName {
-    /// The packages of Debian bookworm, built in: 63,437 nodes, real.
-    DebianPackages,
-    /// A stochastic block model of 10,000 nodes, made on the spot.
-    Sbm,
-}
-
-/// Loads or makes a data set, and scales its feature columns where asked to.
+/// Reads where a data set comes from.
 ///
 /// # Errors
-/// What the data crate says.
-pub fn dataset(name: DataName, standardize: bool, seed: u64) -> anyhow::Result<Dataset> {
-    let data = match name {
-        DataName::DebianPackages => kiln_data::debian_packages().context("loading debian-packages")?,
-        DataName::Sbm => {
-            let config = synthetic::SbmConfig {
-                n_nodes: 10_000,
-                n_classes: 8,
-                degree: 10,
-                homophily: 0.8,
-                dim: 32,
-                noise: 2.0,
-                seed,
-            };
-            synthetic::sbm(config).context("making the stochastic block model")?
-        }
-    };
-    Ok(if standardize { data.standardize()? } else { data })
-}
-
-/// The folder that a run writes to: the one asked for, or else the next number under `runs`.
-///
-/// # Errors
-/// When it cannot be made, or holds something already.
-pub fn run_folder(out: Option<&Path>, name: &str) -> kiln_train::Result<RunFolder> {
-    match out {
-        Some(path) => RunFolder::create(path),
-        None => RunFolder::create_numbered("runs", name),
+/// A message that says what is expected.
+pub fn data(text: &str) -> Result<DataSource, String> {
+    match text {
+        "debian-packages" => return Ok(DataSource::DebianPackages),
+        "sbm" => return Ok(DataSource::Sbm),
+        "fake" => return Ok(DataSource::Fake(1000)),
+        _ => {}
+    }
+    if let Some(n_nodes) = text.strip_prefix("fake:") {
+        return Ok(DataSource::Fake(whole(n_nodes, 4, 1 << 30)?));
+    }
+    let path = PathBuf::from(text);
+    match path.exists() {
+        true => Ok(DataSource::Path(path)),
+        false => Err("expected debian-packages, sbm, fake:NODES or a path that exists".into()),
     }
 }
 

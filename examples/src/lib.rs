@@ -1,5 +1,6 @@
-//! What the example binaries share: reading their flags and showing progress.
+//! What the example binaries share: their flags and showing progress.
 
+pub mod args;
 pub mod flags;
 mod progress;
 

@@ -5,7 +5,10 @@ use std::fmt;
 use std::io::{self, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln_train::{Counts, EpochReport, Observer, StepReport};
+use kiln_train::{Counts, EpochReport, MeanStepTime, Observer, StepReport};
+
+/// Steps that the mean time of an iteration leaves out.
+const WARMUP_STEPS: u64 = 10;
 
 /// Prints a line. That nobody reads it any more (`| head`) is no reason to stop a run that writes files.
 pub fn say(line: impl fmt::Display) {
@@ -18,6 +21,7 @@ pub struct Progress {
     bar: ProgressBar,
     n_epochs: usize,
     n_seeds: u64,
+    step_time: MeanStepTime,
 }
 
 impl Progress {
@@ -26,17 +30,24 @@ impl Progress {
         let bar = ProgressBar::new(n_epochs.saturating_mul(n_steps) as u64);
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, n_epochs, n_seeds: 0 }
+        Self { bar, n_epochs, n_seeds: 0, step_time: MeanStepTime::new(WARMUP_STEPS) }
     }
 
-    /// Takes the bar away.
+    /// Takes the bar away, and says how long an iteration took.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+        if let Some(mean) = self.step_time.mean() {
+            let (ms, n_steps) = (mean.as_secs_f64() * 1e3, self.step_time.n_steps());
+            say(format_args!(
+                "iteration       {ms:.1} ms, mean of {n_steps} after {WARMUP_STEPS} for warm-up"
+            ));
+        }
     }
 }
 
 impl Observer for Progress {
     fn step(&mut self, report: &StepReport) {
+        self.step_time.add(report.wall);
         self.n_seeds += report.counts.total;
         let seeds_per_second = self.n_seeds as f64 / self.bar.elapsed().as_secs_f64().max(1e-9);
         self.bar.set_message(format!("loss {:.4}  {seeds_per_second:.0} seeds/s", report.counts.loss()));

@@ -1,0 +1,210 @@
+//! Groups of flags that the examples share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use burn::tensor::Device;
+use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
+use kiln_data::{Dataset, synthetic};
+use kiln_loader::{ItemSamplerConfig, LoaderConfig};
+use kiln_train::{FitConfig, Optimizer, OptimizerConfig, RunFolder};
+
+use crate::{flags, say};
+
+/// Reads the command line; ends the process with a message where it is wrong. Beside the flags comes what
+/// each of them was set to, defaults included, as text.
+pub fn parse<A: CommandFactory + FromArgMatches>() -> (A, BTreeMap<String, String>) {
+    let matches = A::command().get_matches();
+    let args = A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let text = |id: &clap::Id| {
+        let values = matches.get_raw(id.as_str()).into_iter().flatten();
+        values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
+    };
+    // The groups of flags have ids of their own, and no values.
+    let flags = matches.ids().filter(|id| A::command().get_arguments().any(|flag| flag.get_id() == *id));
+    let settings = flags.map(|id| (id.to_string(), text(id))).collect();
+    (args, settings)
+}
+
+/// Where a data set for nodes comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataSource {
+    /// The packages of Debian bookworm, built in: 63,437 nodes, real.
+    DebianPackages,
+    /// A stochastic block model of 10,000 nodes, made on the spot.
+    Sbm,
+    /// Random edges, labels and features, as PyG's `FakeDataset`, of about so many nodes.
+    Fake(usize),
+    /// A folder of a kind that is recognised.
+    Path(PathBuf),
+}
+
+/// Which data, and what is done to it.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// Data set: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder: kiln's own, `.npy` arrays, an edge list, GraphBolt's, OGB's.
+    #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
+    data: DataSource,
+    /// Whether feature columns are scaled to mean 0 and standard deviation 1 (in memory); if not given, those of built-in sets are.
+    #[arg(long)]
+    standardize: Option<bool>,
+    /// Divides each feature row by its sum (in memory).
+    #[arg(long, conflicts_with = "standardize")]
+    row_normalize: bool,
+    /// Adds the reverse of each edge (in memory).
+    #[arg(long)]
+    symmetrize: bool,
+    /// Reads all data once before the run and checks it.
+    #[arg(long)]
+    verify: bool,
+}
+
+impl DataArgs {
+    /// Opens or makes the set, does with it what was asked for, and says what it took and noticed.
+    ///
+    /// # Errors
+    /// What the data crate says.
+    pub fn open(&self, seed: u64) -> anyhow::Result<Dataset> {
+        let mut data = self.load(seed)?;
+        if self.verify {
+            data.notes = data.validate().context("verifying the data")?;
+        }
+        if self.symmetrize {
+            data = data.symmetrize()?;
+        }
+        if self.row_normalize {
+            data = data.row_normalize()?;
+        } else if self.standardize.unwrap_or(self.data == DataSource::DebianPackages) {
+            data = data.standardize()?;
+        }
+        say(&data);
+        for note in &data.notes {
+            say(format_args!("note: {note}"));
+        }
+        Ok(data)
+    }
+
+    fn load(&self, seed: u64) -> anyhow::Result<Dataset> {
+        Ok(match &self.data {
+            DataSource::DebianPackages => kiln_data::debian_packages().context("loading debian-packages")?,
+            DataSource::Sbm => synthetic::sbm(synthetic::SbmConfig {
+                n_nodes: 10_000,
+                n_classes: 8,
+                degree: 10,
+                homophily: 0.8,
+                dim: 32,
+                noise: 2.0,
+                seed,
+            })?,
+            DataSource::Fake(avg_num_nodes) => {
+                let avg_num_nodes = *avg_num_nodes;
+                synthetic::ring(avg_num_nodes)?
+            }
+            DataSource::Path(path) => kiln_data::npy::open(path)?,
+        })
+    }
+}
+
+/// Which update rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rule {
+    /// Adam; weight decay is added to the gradients.
+    Adam,
+    /// AdamW; weight decay is applied to the weights.
+    Adamw,
+}
+
+/// How the model learns, and for how long.
+#[derive(Debug, Args)]
+pub struct FitArgs {
+    /// Passes over the training items.
+    #[arg(long, value_parser = flags::size, default_value = "20")]
+    pub epochs: usize,
+    /// Stops after so many epochs without a better validation accuracy; never, if not given.
+    #[arg(long, value_parser = flags::size)]
+    patience: Option<usize>,
+    /// Step size of the optimizer.
+    #[arg(long, value_parser = flags::positive, default_value = "0.003")]
+    lr: f64,
+    /// Update rule.
+    #[arg(long, value_enum, default_value = "adam")]
+    optimizer: Rule,
+    /// Weight decay.
+    #[arg(long, value_parser = flags::non_negative, default_value = "0")]
+    weight_decay: f64,
+}
+
+impl FitArgs {
+    /// How long to train.
+    pub fn config(&self) -> FitConfig {
+        FitConfig { n_epochs: self.epochs, patience: self.patience }
+    }
+
+    /// The update rule with its numbers.
+    pub fn optimizer(&self) -> OptimizerConfig {
+        let kind = match self.optimizer {
+            Rule::Adam => Optimizer::Adam,
+            Rule::Adamw => Optimizer::AdamW,
+        };
+        OptimizerConfig { kind, learning_rate: self.lr, weight_decay: self.weight_decay }
+    }
+}
+
+/// Where and how the program runs.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Seeds in a batch.
+    #[arg(long, value_parser = flags::size, default_value = "1024")]
+    batch_size: usize,
+    /// Seed of the order, the samples, the initial weights and dropout.
+    #[arg(long, default_value = "0")]
+    pub seed: u64,
+    /// Threads that sample and gather ahead; 0 does so between the steps.
+    #[arg(long, value_parser = flags::workers, default_value = "1")]
+    workers: usize,
+    /// Threads that compute; all cores if not given.
+    #[arg(long, value_parser = flags::threads)]
+    threads: Option<usize>,
+    /// Device that computes.
+    #[arg(long, value_parser = flags::device, default_value = "cpu")]
+    pub device: Device,
+    /// New or empty folder for the results; `runs/NAME-NNN` if not given.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// Runs `program` with as many threads as were asked for.
+    ///
+    /// # Errors
+    /// When the threads cannot be started, and what the program says.
+    pub fn install(&self, program: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<()> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads.unwrap_or(0)).build()?;
+        pool.install(program)
+    }
+
+    /// How items become batches.
+    pub fn items(&self) -> ItemSamplerConfig {
+        ItemSamplerConfig { batch_size: self.batch_size, seed: self.seed, ..Default::default() }
+    }
+
+    /// How far the loader works ahead.
+    pub fn loader(&self) -> LoaderConfig {
+        LoaderConfig { workers: self.workers, ..Default::default() }
+    }
+
+    /// The folder that the run writes to, with its settings in it: the one asked for, or else the next
+    /// number under `runs`.
+    ///
+    /// # Errors
+    /// When it cannot be made, or holds something already.
+    pub fn folder(&self, name: &str, settings: &BTreeMap<String, String>) -> anyhow::Result<RunFolder> {
+        let run = match &self.out {
+            Some(path) => RunFolder::create(path)?,
+            None => RunFolder::create_numbered("runs", name)?,
+        };
+        run.write_config(settings)?;
+        Ok(run)
+    }
+}
