@@ -109,8 +109,7 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
     let memory = fit(&mut trainer, &train, &val, args.epochs, &mut run, &mut progress)?;
     progress.finish();
     let mut predictions = Vec::new();
-    let test = loader(&data.split.test)?;
-    let counts = test_best(trainer, &test, &run, |input, forward| {
+    let counts = test_best(trainer, &loader(&data.split.test)?, &run, |input, forward| {
         predictions.extend(input.predictions(&forward.outputs));
     })?;
     run.write_predictions(&predictions)?;

@@ -28,7 +28,7 @@ pub enum Naming {
 /// | library | layer | own row | neighbours | bias |
 /// |---|---|---|---|---|
 /// | PyG | `SAGEConv` | `lin_r.weight` | `lin_l.weight` | `lin_l.bias` |
-/// | DGL | `SAGEConv` | `fc_self.weight` | `fc_neigh.weight` | `fc_self.bias`, before 1.0 `bias` |
+/// | DGL | `SAGEConv` | `fc_self.weight` | `fc_neigh.weight` | `fc_self.bias`, in earlier versions `bias` |
 /// | PyG | `GCNConv` | | `lin.weight` | `bias` |
 /// | DGL | `GraphConv` | | `weight` | `bias` |
 ///
