@@ -24,13 +24,15 @@ mod model;
 mod sage;
 mod sage_conv;
 mod stack;
+mod weights;
 
-pub use error::Error;
+pub use error::{Error, Names};
 pub use gcn::{Gcn, GcnConfig};
 pub use gcn_conv::{GcnConv, GcnConvConfig};
 pub use model::{BlockModel, Ctx, LayerWise, Mode};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{Aggregate, SageConv, SageConvConfig};
+pub use weights::{Exchange, Naming, load_safetensors, to_safetensors};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -247,7 +247,7 @@ fn initial_weights_are_as_documented() {
     assert_eq!(first[..4], FIRST_WEIGHTS);
 }
 
-const FIRST_WEIGHTS: [f32; 4] = [0.055_525_69, -0.113_126_785, -0.071_412_548, 0.072_085_753];
+const FIRST_WEIGHTS: [f32; 4] = [0.055_525_69, -0.113_126_785, -0.071_412_55, 0.072_085_75];
 
 #[test]
 fn bad_configurations_are_refused() {

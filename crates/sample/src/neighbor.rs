@@ -78,7 +78,7 @@ impl<R: PickRule> NeighborSampler<R> {
     /// ```
     /// use std::sync::Arc;
     /// use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-    /// use kiln_sample::*;
+    /// use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds, UniformWithLoop};
     /// let star = CscBuilder::new(5).build(&[1, 2, 3, 4], &[0, 0, 0, 0])?;
     /// let graph = Arc::new(gcn_norm(&star)?);
     /// let sampler = NeighborSampler::with_rule(graph, [Fanout::UpTo(2)], UniformWithLoop).estimate_sums()?;

@@ -1,0 +1,43 @@
+//! Between the tensors of a file and those of a model.
+
+use burn::module::Param;
+use burn::tensor::{Tensor, TensorData};
+use half::{bf16, f16};
+use safetensors::{Dtype, tensor::TensorView};
+
+use crate::{Error, Result};
+
+pub(super) fn check_shape(name: &str, tensor: &TensorView<'_>, expected: &[usize]) -> Result<()> {
+    if tensor.shape() != expected {
+        let (expected, got) = (expected.to_vec(), tensor.shape().to_vec());
+        return Err(Error::TensorShape { name: name.to_owned(), expected, got });
+    }
+    Ok(())
+}
+
+/// The values of a tensor as f32.
+pub(super) fn values(name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> {
+    let bytes = tensor.data();
+    Ok(match tensor.dtype() {
+        Dtype::F32 => bytes.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value)).collect(),
+        Dtype::F64 => bytes.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value) as f32).collect(),
+        Dtype::F16 => bytes.as_chunks().0.iter().map(|value| f16::from_le_bytes(*value).to_f32()).collect(),
+        Dtype::BF16 => bytes.as_chunks().0.iter().map(|value| bf16::from_le_bytes(*value).to_f32()).collect(),
+        dtype => return Err(Error::TensorType { name: name.to_owned(), dtype: format!("{dtype:?}") }),
+    })
+}
+
+/// The transpose of a matrix of this many columns.
+pub(super) fn transposed(values: &[f32], n_columns: usize) -> Vec<f32> {
+    let columns = (0..n_columns).map(|column| values.iter().skip(column).step_by(n_columns));
+    columns.flatten().copied().collect()
+}
+
+/// Gives a parameter the next values; it stays the same parameter, on its device.
+pub(super) fn set<const D: usize>(param: &mut Param<Tensor<D>>, values: &mut impl Iterator<Item = Vec<f32>>) {
+    let values = values.next().expect("there should be values for each slot");
+    *param = param.clone().map(|old| {
+        let data = TensorData::new(values, old.dims());
+        Tensor::from_data(data, (&old.device(), old.dtype())).set_require_grad(old.is_require_grad())
+    });
+}

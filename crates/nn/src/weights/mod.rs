@@ -1,0 +1,221 @@
+//! Weights from and for PyG and DGL, as safetensors files.
+
+mod convert;
+mod names;
+
+use std::collections::HashMap;
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use kiln_kernels::read_f32;
+use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
+
+use crate::{Error, Gcn, Result, Sage};
+use convert::{check_shape, set, transposed, values};
+use names::{Layout, Slot, find_layers, find_naming};
+
+/// A library whose models' names and layouts a file follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// PyG's `SAGEConv` and `GCNConv`.
+    Pyg,
+    /// DGL's `SAGEConv` and `GraphConv`.
+    Dgl,
+}
+
+/// A model whose weights PyG and DGL can write and read: [`Sage`] and [`Gcn`].
+///
+/// | library | layer | own row | neighbours | bias |
+/// |---|---|---|---|---|
+/// | PyG | `SAGEConv` | `lin_r.weight` | `lin_l.weight` | `lin_l.bias` |
+/// | DGL | `SAGEConv` | `fc_self.weight` | `fc_neigh.weight` | `fc_self.bias`, in earlier versions `bias` |
+/// | PyG | `GCNConv` | | `lin.weight` | `bias` |
+/// | DGL | `GraphConv` | | `weight` | `bias` |
+///
+/// Matrices are `[d_out, d_in]` in all of them but the last, which has `[d_in, d_out]` as we do.
+///
+/// Names and shapes do not say all: the same aggregate has to be chosen here and there (DGL's `"pool"`
+/// and `"lstm"` have weights of their own and are refused), and the same edge weights. PyG's `GCNConv`
+/// makes those of `kiln_graph::gcn_norm` itself; DGL's `GraphConv` adds no loops and divides by the
+/// square roots of out-degree and in-degree, which is the same in a graph with loops and an edge either
+/// way, and not in others.
+pub trait Exchange: Module + private::Layers {}
+
+impl Exchange for Sage {}
+
+impl Exchange for Gcn {}
+
+/// Puts the weights of a safetensors file that PyG or DGL saved into a model, and says which of them it
+/// was; all weights, or none where there is an error.
+///
+/// Layers are found by the ends of the tensors' names ([`Exchange`]), whatever stands before them
+/// (`convs.0.`, `module.layers.0.`), and ordered by the numbers in that. A layer without a bias gets
+/// zeros, which is the same function. Elements are f32, f64, which is rounded, f16 or bf16; values that are
+/// not finite are taken as they are.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use kiln_nn::{GcnConfig, Naming, load_safetensors, to_safetensors};
+/// use kiln_sample::RngKey;
+/// let (d_in, hidden, n_classes, n_layers) = (8, 16, 3, 2);
+/// let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout: 0.5, dropout: 0.5 };
+/// let trained = config.init(RngKey::new(0), &Device::flex())?;
+/// let bytes = to_safetensors(&trained, Naming::Pyg);
+/// let mut model = config.init(RngKey::new(1), &Device::flex())?;
+/// assert_eq!(load_safetensors(&mut model, &bytes)?, Naming::Pyg);
+/// assert_eq!(to_safetensors(&model, Naming::Dgl), to_safetensors(&trained, Naming::Dgl));
+/// # Ok::<(), kiln_nn::Error>(())
+/// ```
+///
+/// # Errors
+/// When the bytes are not a whole safetensors file; when its tensors have other names, are missing, too
+/// many, or ambiguous; when the layers are not as many as the model's, or their order is not clear; when a
+/// tensor has another shape or element type. Each has a variant of [`Error`], which names the tensors.
+pub fn load_safetensors<M: Exchange>(model: &mut M, bytes: &[u8]) -> Result<Naming> {
+    let broken = |error: safetensors::SafeTensorError| Error::NotSafetensors { reason: error.to_string() };
+    let file = SafeTensors::deserialize(bytes).map_err(broken)?;
+    let mut names = file.names();
+    names.sort_unstable();
+    let naming = find_naming(&names, M::slots)?;
+    let slots = M::slots(naming);
+    let params = model.params();
+    let found = find_layers(&names, slots, params.len())?;
+    let mut loaded = Vec::with_capacity(found.len());
+    for (names, params) in found.iter().zip(&params) {
+        let [d_in, d_out] = params.matrices[0].dims();
+        let mut layer = Vec::with_capacity(slots.len());
+        for (slot, name) in slots.iter().zip(names) {
+            let Some(name) = name else {
+                layer.push(vec![0.0; d_out]);
+                continue;
+            };
+            let tensor = file.tensor(name).map_err(broken)?;
+            let shape = slot.layout.shape([d_in, d_out]);
+            check_shape(name, &tensor, &shape)?;
+            let values = values(name, &tensor)?;
+            layer.push(if slot.layout == Layout::OutIn { transposed(&values, d_in) } else { values });
+        }
+        loaded.push(layer);
+    }
+    model.set_layers(loaded);
+    Ok(naming)
+}
+
+/// A model's weights as the bytes of a safetensors file with a library's names and layout, in f32: the
+/// same bytes for the same weights. Layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
+pub fn to_safetensors<M: Exchange>(model: &M, naming: Naming) -> Vec<u8> {
+    let stem = match naming {
+        Naming::Pyg => "convs",
+        Naming::Dgl => "layers",
+    };
+    let mut tensors = Vec::new();
+    for (i, params) in model.params().into_iter().enumerate() {
+        let [d_in, d_out] = params.matrices[0].dims();
+        let matrices = params.matrices.into_iter().map(|matrix| read_f32(matrix.val()));
+        let all = matrices.chain([read_f32(params.bias.val())]);
+        for (slot, values) in M::slots(naming).iter().zip(all) {
+            let values = if slot.layout == Layout::OutIn { transposed(&values, d_out) } else { values };
+            let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            tensors.push((format!("{stem}.{i}.{}", slot.names[0]), slot.layout.shape([d_in, d_out]), bytes));
+        }
+    }
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+        (name, view.expect("the bytes should be as many as the shape says"))
+    });
+    // One entry only, for it is listed in the order of a hash table; what reads tensors for PyTorch asks
+    // for this one.
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    serialize(views, Some(metadata)).expect("the header should be smaller than the format allows")
+}
+
+/// What models tell this module. It is out of reach, so that [`Exchange`] has no other implementations and
+/// can grow.
+mod private {
+    use super::{Naming, Params, Slot};
+
+    pub trait Layers {
+        /// Where the parameters of a layer stand in a library's files: matrices, then the bias.
+        fn slots(naming: Naming) -> &'static [Slot];
+
+        /// The layers' parameters, input layer first, in the order of the slots.
+        fn params(&self) -> Vec<Params<'_>>;
+
+        /// Sets the layers' values, row by row, in the order of the slots; their numbers fit.
+        fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>);
+    }
+}
+
+/// One layer's parameters.
+#[derive(Debug)]
+pub struct Params<'a> {
+    /// Each `[d_in, d_out]`.
+    matrices: Vec<&'a Param<Tensor<2>>>,
+    bias: &'a Param<Tensor<1>>,
+}
+
+impl private::Layers for Sage {
+    fn slots(naming: Naming) -> &'static [Slot] {
+        const PYG: &[Slot] = &[
+            Slot { names: &["lin_l.weight"], layout: Layout::OutIn },
+            Slot { names: &["lin_r.weight"], layout: Layout::OutIn },
+            Slot { names: &["lin_l.bias"], layout: Layout::Bias },
+        ];
+        const DGL: &[Slot] = &[
+            Slot { names: &["fc_neigh.weight"], layout: Layout::OutIn },
+            Slot { names: &["fc_self.weight"], layout: Layout::OutIn },
+            Slot { names: &["fc_self.bias", "bias"], layout: Layout::Bias },
+        ];
+        match naming {
+            Naming::Pyg => PYG,
+            Naming::Dgl => DGL,
+        }
+    }
+
+    fn params(&self) -> Vec<Params<'_>> {
+        let params = self.layers.iter().map(|layer| Params {
+            matrices: vec![&layer.weight_neigh, &layer.weight_self],
+            bias: &layer.bias,
+        });
+        params.collect()
+    }
+
+    fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>) {
+        for (layer, values) in self.layers.iter_mut().zip(layers) {
+            let mut values = values.into_iter();
+            set(&mut layer.weight_neigh, &mut values);
+            set(&mut layer.weight_self, &mut values);
+            set(&mut layer.bias, &mut values);
+        }
+    }
+}
+
+impl private::Layers for Gcn {
+    fn slots(naming: Naming) -> &'static [Slot] {
+        const PYG: &[Slot] = &[
+            Slot { names: &["lin.weight"], layout: Layout::OutIn },
+            Slot { names: &["bias"], layout: Layout::Bias },
+        ];
+        const DGL: &[Slot] = &[
+            Slot { names: &["weight"], layout: Layout::InOut },
+            Slot { names: &["bias"], layout: Layout::Bias },
+        ];
+        match naming {
+            Naming::Pyg => PYG,
+            Naming::Dgl => DGL,
+        }
+    }
+
+    fn params(&self) -> Vec<Params<'_>> {
+        let params = self.layers.iter();
+        params.map(|layer| Params { matrices: vec![&layer.weight], bias: &layer.bias }).collect()
+    }
+
+    fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>) {
+        for (layer, values) in self.layers.iter_mut().zip(layers) {
+            let mut values = values.into_iter();
+            set(&mut layer.weight, &mut values);
+            set(&mut layer.bias, &mut values);
+        }
+    }
+}

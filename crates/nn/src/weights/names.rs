@@ -1,0 +1,192 @@
+//! Which tensor of a file is which parameter of which layer, told from the names alone.
+
+use std::collections::BTreeMap;
+
+use super::Naming;
+use crate::error::Names;
+use crate::{Error, Result};
+
+/// How a library stores a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// A matrix `[d_out, d_in]`.
+    OutIn,
+    /// A matrix `[d_in, d_out]`.
+    InOut,
+    /// A vector `[d_out]`, which may be left out.
+    Bias,
+}
+
+impl Layout {
+    pub(super) fn shape(self, [d_in, d_out]: [usize; 2]) -> Vec<usize> {
+        match self {
+            Layout::OutIn => vec![d_out, d_in],
+            Layout::InOut => vec![d_in, d_out],
+            Layout::Bias => vec![d_out],
+        }
+    }
+}
+
+/// A place for a parameter in a layer.
+#[derive(Debug)]
+pub struct Slot {
+    /// What the tensor's name ends in: the library's present name, then earlier ones.
+    pub(super) names: &'static [&'static str],
+    pub(super) layout: Layout,
+}
+
+/// The library whose names the file's matrices have.
+///
+/// A name that ends as in both belongs to the longer end: `convs.0.lin.weight` is the weight of the layer
+/// `convs.0`, not of one that is called `convs.0.lin`.
+pub(super) fn find_naming(names: &[&str], slots: fn(Naming) -> &'static [Slot]) -> Result<Naming> {
+    let matrix_ends = |naming| {
+        let matrices = slots(naming).iter().filter(|slot| slot.layout != Layout::Bias);
+        matrices.flat_map(|slot| slot.names.iter().copied())
+    };
+    let longest = |name: &str, naming| {
+        matrix_ends(naming).filter(|end| prefix_of(name, end).is_some()).map(str::len).max()
+    };
+    let find = |is: fn(Option<usize>, Option<usize>) -> bool| {
+        names.iter().find(|name| is(longest(name, Naming::Pyg), longest(name, Naming::Dgl)))
+    };
+    match (find(|pyg, dgl| dgl < pyg), find(|pyg, dgl| pyg < dgl)) {
+        (Some(_), None) => Ok(Naming::Pyg),
+        (None, Some(_)) => Ok(Naming::Dgl),
+        (Some(pyg), Some(dgl)) => Err(Error::MixedNames { pyg: pyg.to_string(), dgl: dgl.to_string() }),
+        (None, None) => Err(Error::UnknownNames {
+            expected: Names(
+                matrix_ends(Naming::Pyg).chain(matrix_ends(Naming::Dgl)).map(str::to_owned).collect(),
+            ),
+            got: Names::of(names),
+        }),
+    }
+}
+
+/// For each layer, input layer first, the name of each slot's tensor; `None` for a bias that is left out.
+pub(super) fn find_layers<'n>(
+    names: &[&'n str],
+    slots: &[Slot],
+    n_layers: usize,
+) -> Result<Vec<Vec<Option<&'n str>>>> {
+    let mut layers: BTreeMap<&str, Vec<Option<&str>>> = BTreeMap::new();
+    let mut surplus = Vec::new();
+    for name in names {
+        let Some((slot, prefix)) = place(name, slots) else {
+            surplus.push(*name);
+            continue;
+        };
+        let tensor = &mut layers.entry(prefix).or_insert_with(|| vec![None; slots.len()])[slot];
+        if let Some(one) = tensor.replace(name) {
+            return Err(Error::AmbiguousTensors { one: one.to_owned(), other: name.to_string() });
+        }
+    }
+    if layers.len() != n_layers {
+        // What has nothing but a bias is something else than a layer, a norm say.
+        let is_layer = |tensors: &[Option<&str>]| {
+            tensors.iter().zip(slots).any(|(tensor, slot)| tensor.is_some() && slot.layout != Layout::Bias)
+        };
+        surplus.extend(layers.values().filter(|tensors| !is_layer(tensors)).flatten().flatten());
+    }
+    if !surplus.is_empty() {
+        return Err(Error::SurplusTensors { names: Names::of(&surplus) });
+    }
+    let mut layers: Vec<(&str, Vec<Option<&str>>)> = layers.into_iter().collect();
+    if layers.len() != n_layers {
+        let prefixes: Vec<&str> = layers.iter().map(|(prefix, _)| *prefix).collect();
+        return Err(Error::LayerCount {
+            expected: n_layers,
+            got: layers.len(),
+            layers: Names::of(&prefixes),
+        });
+    }
+    order(&mut layers)?;
+    for (prefix, tensors) in &layers {
+        for (slot, _) in slots.iter().zip(tensors).filter(|(_, tensor)| tensor.is_none()) {
+            if slot.layout != Layout::Bias {
+                return Err(Error::MissingTensor { name: format!("{prefix}{}", slot.names[0]) });
+            }
+        }
+    }
+    Ok(layers.into_iter().map(|(_, tensors)| tensors).collect())
+}
+
+/// The slot with the longest end that the name has, and what stands before that.
+fn place<'n>(name: &'n str, slots: &[Slot]) -> Option<(usize, &'n str)> {
+    let ends = slots.iter().enumerate().flat_map(|(idx, slot)| slot.names.iter().map(move |end| (idx, end)));
+    let places = ends.filter_map(|(idx, end)| Some((idx, prefix_of(name, end)?)));
+    places.min_by_key(|(_, prefix)| prefix.len())
+}
+
+/// What stands before `end` in a name, with its dot, if that is a whole part of the name.
+fn prefix_of<'n>(name: &'n str, end: &str) -> Option<&'n str> {
+    name.strip_suffix(end).filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+}
+
+/// Sorts layers by the numbers in their prefixes, which must be the same but for those.
+fn order<T>(layers: &mut [(&str, T)]) -> Result<()> {
+    layers.sort_by(|(one, _), (other, _)| numbers(one).cmp(&numbers(other)));
+    for pair in layers.windows(2) {
+        let (one, other) = (pair[0].0, pair[1].0);
+        if without_numbers(one) != without_numbers(other) || numbers(one) == numbers(other) {
+            return Err(Error::LayerOrder { one: one.to_owned(), other: other.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// The numbers in a text, as what compares like them: the digits without leading zeros, by their count
+/// first.
+fn numbers(text: &str) -> Vec<(usize, &str)> {
+    let runs = text.split(|c: char| !c.is_ascii_digit()).filter(|run| !run.is_empty());
+    let without_zeros = runs.map(|run| run.trim_start_matches('0'));
+    without_zeros.map(|digits| (digits.len(), digits)).collect()
+}
+
+/// The text with one `0` for each number.
+fn without_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '0'..='9' if out.ends_with('0') => {}
+            '0'..='9' => out.push('0'),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered<'n>(prefixes: &[&'n str]) -> Result<Vec<&'n str>> {
+        let mut layers: Vec<(&str, ())> = prefixes.iter().map(|prefix| (*prefix, ())).collect();
+        order(&mut layers)?;
+        Ok(layers.into_iter().map(|(prefix, _)| prefix).collect())
+    }
+
+    #[test]
+    fn layers_are_ordered_by_their_numbers() {
+        let cases = [
+            (vec!["convs.10.", "convs.2.", "convs.0."], vec!["convs.0.", "convs.2.", "convs.10."]),
+            (vec!["conv3.", "conv1."], vec!["conv1.", "conv3."]),
+            (vec!["b.1.c.0.", "b.0.c.12.", "b.0.c.3."], vec!["b.0.c.3.", "b.0.c.12.", "b.1.c.0."]),
+            (
+                vec!["m99999999999999999999.", "m100000000000000000000."],
+                vec!["m99999999999999999999.", "m100000000000000000000."],
+            ),
+        ];
+        for (prefixes, expected) in cases {
+            assert_eq!(ordered(&prefixes).ok(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn an_order_that_is_not_clear_is_refused() {
+        for prefixes in [["encoder.", "decoder."], ["conv1.", "conv01."], ["conv.", "conv1."], ["a1.", "b2."]]
+        {
+            assert!(matches!(ordered(&prefixes), Err(Error::LayerOrder { .. })), "{prefixes:?}");
+        }
+    }
+}
