@@ -20,8 +20,8 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{
-    FitConfig, NodeClassification, OptimizerConfig, SingleRank, Summary, TEST, Trainer, VALIDATION, fit,
-    test_best,
+    Evaluation, FitConfig, NodeClassification, OptimizerConfig, SingleRank, Summary, TEST, Trainer,
+    VALIDATION, fit, test_best,
 };
 
 /// Trains GraphSAGE on a graph, evaluates it with sampled neighbours, and keeps the best model.
@@ -82,7 +82,6 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
     let start = Instant::now();
     let data = flags::dataset(args.data, args.standardize, args.seed)?;
     say(&data);
-
     let sampler = Arc::new(NeighborSampler::new(data.graph.clone(), args.fanouts.clone()));
     let items = ItemSamplerConfig { batch_size: args.batch_size, seed: args.seed, ..Default::default() };
     let ahead = LoaderConfig { workers: args.workers, ..Default::default() };
@@ -91,7 +90,6 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
         Ok(Loader::new(ItemSampler::new(nodes, items)?, fetch, ahead)?)
     };
     let (train, val) = (loader(&data.split.train)?, loader(&data.split.val)?);
-
     let model = SageConfig {
         d_in: data.features.dim(),
         hidden: args.hidden,
@@ -102,25 +100,20 @@ fn train(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<()>
     };
     let model: Sage = model.init(RngKey::new(args.seed), &args.device.clone().autodiff())?;
     let optimizer = OptimizerConfig::adam(args.lr, args.weight_decay);
-    let device = args.device.clone();
-    let mut trainer = Trainer::new(NodeClassification::new(), model, &optimizer, SingleRank, device)?;
+    let (task, device) = (NodeClassification::new(), args.device.clone());
+    let mut trainer = Trainer::new(task, model, &optimizer, SingleRank, device)?;
 
     let mut run = flags::run_folder(args.out.as_deref(), "node_classification")?;
     run.write_config(settings)?;
     let mut progress = Progress::new(args.epochs, train.n_steps());
-    let config = FitConfig { n_epochs: args.epochs, patience: None };
-    let validate = |trainer: &Trainer<_, _>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
-    let report = fit(&mut trainer, &train, config, validate, &mut run, &mut progress)?;
+    let epochs = FitConfig { n_epochs: args.epochs, patience: None };
+    let validate = |now: &Trainer<_, _>| now.evaluate(val.epoch(VALIDATION), |_, _| ());
+    let report = fit(&mut trainer, &train, epochs, validate, &mut run, &mut progress)?;
     progress.finish();
-    let mut predictions = Vec::new();
-    let test = loader(&data.split.test)?;
-    let counts = test_best(trainer, &run, |trainer| {
-        trainer.evaluate(test.epoch(TEST), |input, forward| {
-            predictions.extend(input.predictions(&forward.outputs));
-        })
-    })?;
-    run.write_predictions(&predictions)?;
-    let summary = Summary::new(&counts, run.best()?, &report, start.elapsed());
+    let (test, mut said) = (loader(&data.split.test)?, Evaluation::default());
+    test_best(trainer, &run, |best| best.evaluate(test.epoch(TEST), |input, out| said.add(input, out)))?;
+    run.write_predictions(&said.predictions())?;
+    let summary = Summary::new(&said.metrics(), run.best()?, &report, start.elapsed());
     run.finish(&summary)?;
     say(format_args!("{summary}\nfiles           {}", run.path().display()));
     Ok(())
