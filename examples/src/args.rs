@@ -2,29 +2,41 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Context;
 use burn::tensor::Device;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
 use kiln_data::{Dataset, synthetic};
 use kiln_loader::{ItemSamplerConfig, LoaderConfig};
-use kiln_train::{FitConfig, Optimizer, OptimizerConfig, RunFolder};
+use kiln_nn::{Aggregate, GcnConfig, SageConfig};
+use kiln_train::{FitConfig, LayerWiseConfig, Optimizer, OptimizerConfig, RunFolder, Spill};
 
 use crate::{flags, say};
 
-/// Reads the command line; ends the process with a message where it is wrong. Beside the flags comes what
-/// each of them was set to, defaults included, as text.
-pub fn parse<A: CommandFactory + FromArgMatches>() -> (A, BTreeMap<String, String>) {
-    let matches = A::command().get_matches();
+/// What a run was asked for, and when it began.
+#[derive(Debug)]
+pub struct Settings {
+    /// What each flag was set to, defaults included, as text.
+    pub flags: BTreeMap<String, String>,
+    /// When the command line was read.
+    pub started: Instant,
+}
+
+/// Reads the command line; ends the process with a message where it is wrong.
+pub fn parse<A: CommandFactory + FromArgMatches>() -> (A, Settings) {
+    let started = Instant::now();
+    let command = A::command();
+    let matches = command.clone().get_matches();
     let args = A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let text = |id: &clap::Id| {
-        let values = matches.get_raw(id.as_str()).into_iter().flatten();
+    let text = |id: &str| {
+        let values = matches.get_raw(id).into_iter().flatten();
         values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
     };
-    // The groups of flags have ids of their own, and no values.
-    let flags = matches.ids().filter(|id| A::command().get_arguments().any(|flag| flag.get_id() == *id));
-    let settings = flags.map(|id| (id.to_string(), text(id))).collect();
-    (args, settings)
+    let given = command.get_arguments().filter(|flag| matches.contains_id(flag.get_id().as_str()));
+    let flags = given.filter_map(|flag| Some((flag.get_long()?.to_owned(), text(flag.get_id().as_str()))));
+    let flags = flags.collect();
+    (args, Settings { flags, started })
 }
 
 /// Where a data set for nodes comes from.
@@ -106,6 +118,55 @@ impl DataArgs {
     }
 }
 
+/// Kind of model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Model {
+    /// GraphSAGE with means.
+    Sage,
+    /// Graph convolutions, normalised over the whole graph.
+    Gcn,
+}
+
+/// Which model.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// Kind of model.
+    #[arg(long = "model", value_enum, default_value = "sage")]
+    pub kind: Model,
+    /// Width of the hidden layers.
+    #[arg(long, value_parser = flags::size, default_value = "256")]
+    hidden: usize,
+    /// Fraction of the hidden values that is dropped in training.
+    #[arg(long, value_parser = flags::rate, default_value = "0.5")]
+    dropout: f64,
+    /// Fraction of the input features that is dropped in training.
+    #[arg(long, value_parser = flags::rate, default_value = "0")]
+    input_dropout: f64,
+}
+
+impl ModelArgs {
+    /// A GraphSAGE model of this width.
+    pub fn sage(&self, d_in: usize, n_classes: usize, n_layers: usize) -> SageConfig {
+        let &Self { hidden, dropout, input_dropout, .. } = self;
+        SageConfig { d_in, hidden, n_classes, n_layers, aggregate: Aggregate::Mean, input_dropout, dropout }
+    }
+
+    /// A GCN of this width.
+    pub fn gcn(&self, d_in: usize, n_classes: usize, n_layers: usize) -> GcnConfig {
+        let &Self { hidden, dropout, input_dropout, .. } = self;
+        GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout }
+    }
+}
+
+/// Which neighbours evaluation reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Eval {
+    /// As many as in training.
+    Sampled,
+    /// All of them, layer by layer over the whole graph.
+    Exact,
+}
+
 /// Which update rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Rule {
@@ -169,6 +230,9 @@ pub struct RunArgs {
     /// Device that computes.
     #[arg(long, value_parser = flags::device, default_value = "cpu")]
     pub device: Device,
+    /// Bytes that exact evaluation may hold of layers' outputs, as in 512MiB; more goes to files. No limit, if not given.
+    #[arg(long, value_parser = flags::bytes)]
+    memory: Option<u64>,
     /// New or empty folder for the results; `runs/NAME-NNN` if not given.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -194,17 +258,25 @@ impl RunArgs {
         LoaderConfig { workers: self.workers, ..Default::default() }
     }
 
+    /// What exact evaluation may hold: an eighth of the memory for one range of nodes, 256 MiB at most. What
+    /// is too much goes to the system's folder for temporary files.
+    pub fn layer_wise(&self) -> LayerWiseConfig {
+        let Some(memory_bytes) = self.memory else { return LayerWiseConfig::default() };
+        let range_bytes = LayerWiseConfig::default().range_bytes.min(memory_bytes / 8);
+        LayerWiseConfig { range_bytes, spill: Some(Spill { memory_bytes, folder: std::env::temp_dir() }) }
+    }
+
     /// The folder that the run writes to, with its settings in it: the one asked for, or else the next
     /// number under `runs`.
     ///
     /// # Errors
     /// When it cannot be made, or holds something already.
-    pub fn folder(&self, name: &str, settings: &BTreeMap<String, String>) -> anyhow::Result<RunFolder> {
+    pub fn folder(&self, name: &str, settings: &Settings) -> anyhow::Result<RunFolder> {
         let run = match &self.out {
             Some(path) => RunFolder::create(path)?,
             None => RunFolder::create_numbered("runs", name)?,
         };
-        run.write_config(settings)?;
+        run.write_config(&settings.flags)?;
         Ok(run)
     }
 }

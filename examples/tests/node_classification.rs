@@ -120,7 +120,16 @@ fn a_run_that_diverges_says_so() {
 #[test]
 fn every_bad_flag_is_refused_with_what_was_expected() {
     let cases = [
-        (["--data", "cora"], "possible values: debian-packages, sbm"),
+        (["--data", "cora"], "expected debian-packages, sbm, fake:NODES or a path that exists"),
+        (["--data", "fake:3"], "expected a whole number from 4"),
+        (["--data", "/dev"], "/dev is no data set that is known"),
+        (["--model", "gat"], "possible values: sage, gcn"),
+        (["--eval", "half"], "possible values: sampled, exact"),
+        (["--patience", "0"], "expected a whole number from 1 to 1000000"),
+        (["--optimizer", "sgd"], "possible values: adam, adamw"),
+        (["--input-dropout", "1"], "expected a number from 0 up to, not including, 1"),
+        (["--memory", "2GB"], "expected a number of bytes, as in 1000000, 512MiB or 2GiB"),
+        (["--memory", "99999999TiB"], "expected a number of bytes"),
         (["--fanouts", "10,x"], "expected one number a layer"),
         (["--fanouts", ""], "expected one number a layer"),
         (["--fanouts", "10,-1"], "expected one number a layer"),

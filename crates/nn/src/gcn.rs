@@ -72,4 +72,8 @@ impl BlockModel for Gcn {
     }
 }
 
-impl LayerWise for Gcn {}
+impl LayerWise for Gcn {
+    fn widths(&self, i: usize) -> [usize; 2] {
+        self.layers[i].weight.dims()
+    }
+}

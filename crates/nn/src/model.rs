@@ -56,4 +56,10 @@ pub trait BlockModel: Module {
 /// A model whose [`BlockModel::forward`] is its layers in order and nothing else, so that it can be run
 /// layer by layer over a whole graph: layer 0 for all nodes, in parts of any size, then layer 1 on the rows
 /// that came out.
-pub trait LayerWise: BlockModel {}
+pub trait LayerWise: BlockModel {
+    /// The widths of the rows that layer `i` takes and gives, `[d_in, d_out]`.
+    ///
+    /// # Panics
+    /// When `i` is not below [`BlockModel::n_layers`].
+    fn widths(&self, i: usize) -> [usize; 2];
+}

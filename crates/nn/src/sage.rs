@@ -66,4 +66,8 @@ impl BlockModel for Sage {
     }
 }
 
-impl LayerWise for Sage {}
+impl LayerWise for Sage {
+    fn widths(&self, i: usize) -> [usize; 2] {
+        self.layers[i].weight_self.dims()
+    }
+}

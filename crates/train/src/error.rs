@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use kiln_graph::NodeId;
+
 /// What can go wrong while training.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -66,6 +68,79 @@ pub enum Error {
     /// A run ended before its first evaluated epoch.
     #[error("no epoch was recorded, so there is no best model")]
     NoEpoch,
+    /// Blocks could not be made.
+    #[error(transparent)]
+    Sample(#[from] kiln_sample::Error),
+    /// Rows or labels could not be read.
+    #[error(transparent)]
+    Feature(#[from] kiln_feature::Error),
+    /// A file could not be mapped.
+    #[error(transparent)]
+    Graph(#[from] kiln_graph::Error),
+    /// A graph without nodes has no outputs.
+    #[error("the graph has no nodes, expected at least 1")]
+    NoNodes,
+    /// A layer and the rows that it would get have different widths.
+    #[error(
+        "layer {layer} takes rows of {expected} values, but gets rows of {got}: make the model for these features"
+    )]
+    LayerWidth {
+        /// The layer, counted from the input.
+        layer: usize,
+        /// The width that it takes.
+        expected: usize,
+        /// The width of the features, or of the outputs of the layer before it.
+        got: usize,
+    },
+    /// Nodes of the graph have no features.
+    #[error("the features have {n_rows} rows for {n_nodes} nodes: give every node of the graph a row")]
+    TooFewRows {
+        /// Rows of the features.
+        n_rows: usize,
+        /// Nodes of the graph.
+        n_nodes: usize,
+    },
+    /// A label for which the model has no output.
+    #[error(
+        "node {} is of class {label}, but the model has {n_outputs} outputs: give it one for each class",
+        node.0
+    )]
+    ClassOutOfRange {
+        /// The node.
+        node: NodeId,
+        /// Its class.
+        label: i32,
+        /// Outputs of the model.
+        n_outputs: usize,
+    },
+    /// A memory limit below what cannot be written to a file.
+    #[error(
+        "the memory limit is {memory_bytes} bytes, expected at least {needed_bytes} for one range of nodes and the sampler: raise it, or make ranges smaller"
+    )]
+    MemoryTooSmall {
+        /// The limit.
+        memory_bytes: u64,
+        /// What is needed.
+        needed_bytes: u64,
+    },
+    /// The activations of a layer fit no memory.
+    #[error("{n_rows} rows of {dim} activations do not fit into memory: set a memory limit and a folder")]
+    TooLarge {
+        /// Nodes of the graph.
+        n_rows: usize,
+        /// Width of the layer.
+        dim: usize,
+    },
+    /// A node with more neighbours than a block holds.
+    #[error("node {node} has {n_edges} edges, at most {max} fit a block: evaluate by sampled neighbours")]
+    TooManyEdges {
+        /// The node.
+        node: u32,
+        /// Its edges.
+        n_edges: u64,
+        /// The largest number taken.
+        max: u64,
+    },
     /// A drawing failed.
     #[error("the learning curves could not be drawn: {reason}")]
     Drawing {

@@ -110,14 +110,16 @@ impl<M: BlockModel> Task for NodeClassification<M> {
 fn predicted_classes(outputs: &Tensor<2>) -> Vec<u32> {
     let [_, n_classes] = outputs.dims();
     let values = kiln_kernels::read_f32(outputs.clone());
-    let largest = |row: &[f32]| {
-        let mut best = 0;
-        for (class, value) in row.iter().enumerate() {
-            if *value > row[best] {
-                best = class;
-            }
+    values.chunks_exact(n_classes).map(predicted_class).collect()
+}
+
+/// The position of the largest value; the first of those that tie.
+pub(crate) fn predicted_class(row: &[f32]) -> u32 {
+    let mut best = 0;
+    for (class, value) in row.iter().enumerate() {
+        if *value > row[best] {
+            best = class;
         }
-        best as u32
-    };
-    values.chunks_exact(n_classes).map(largest).collect()
+    }
+    best as u32
 }

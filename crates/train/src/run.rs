@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::curves::{Curves, Point};
 use crate::{
-    Counts, EpochReport, Error, FitReport, Prediction, Result, Timings, load_weights, weights_to_bytes,
+    Counts, EpochReport, Error, FitReport, Metrics, Prediction, Result, Timings, load_weights,
+    weights_to_bytes,
 };
 
 /// The folder that keeps what came of a training run.
@@ -49,6 +50,10 @@ pub struct Best {
 pub struct Summary {
     /// Accuracy on the test split, of the best epoch's parameters.
     pub test_accuracy: f64,
+    /// Macro F1 on the test split; `None` for tasks that have none.
+    pub test_f1_macro: Option<f64>,
+    /// Area under the ROC curve on the test split; `None` where it is undefined.
+    pub test_roc_auc: Option<f64>,
     /// Validation accuracy of the best epoch.
     pub val_accuracy: f64,
     /// The best epoch, from 1.
@@ -246,9 +251,11 @@ impl RunFolder {
 
 impl Summary {
     /// The result of a run that took `elapsed` and tested its best epoch.
-    pub fn new(test: &Counts, best: &Best, fit: &FitReport, elapsed: Duration) -> Self {
+    pub fn new(test: &Metrics, best: &Best, fit: &FitReport, elapsed: Duration) -> Self {
         Self {
-            test_accuracy: test.accuracy(),
+            test_accuracy: test.accuracy,
+            test_f1_macro: test.f1_macro,
+            test_roc_auc: test.roc_auc,
             val_accuracy: best.val_accuracy,
             best_epoch: best.epoch,
             n_epochs: fit.n_epochs,
@@ -265,6 +272,10 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(f, "test accuracy   {:.4}", self.test_accuracy)?;
+        let or_undefined =
+            |value: Option<f64>| value.map_or("undefined".into(), |value| format!("{value:.4}"));
+        writeln!(f, "test macro F1   {}", or_undefined(self.test_f1_macro))?;
+        writeln!(f, "test ROC-AUC    {}", or_undefined(self.test_roc_auc))?;
         writeln!(f, "best epoch      {} (validation accuracy {:.4})", self.best_epoch, self.val_accuracy)?;
         let stopped = if self.stopped_early { ", stopped early" } else { "" };
         writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;

@@ -1,78 +1,291 @@
-//! Layer-by-layer evaluation over a whole graph gives what whole-neighbourhood blocks give.
+//! Exact inference, layer by layer: that it gives what whole neighbourhoods give, whatever the ranges,
+//! threads and files, and what it refuses.
 
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_feature::RowBuf;
-use kiln_graph::NodeId;
-use kiln_kernels::DeviceBlock;
+use kiln_data::{Dataset, synthetic};
+use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows};
+use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::testing::{check_close, values};
-use kiln_nn::{Aggregate, BlockModel, Ctx, LayerWise, Mode, SageConfig};
-use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Sampled, Scratch, Seeds};
+use kiln_kernels::{DeviceBlock, ops};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
+use kiln_nn::{Aggregate, BlockModel, Ctx, LayerWise, Mode, Sage, SageConfig};
+use kiln_sample::{BlockSampler, Fanout, FullNeighbors, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_train::{
+    Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, OptimizerConfig, SingleRank,
+    Spill, TEST, Trainer,
+};
 
 /// Sums of a few dozen numbers of about 1 in two orders.
 const TOLERANCE: f32 = 1e-4;
 
-fn ctx() -> Ctx {
-    Ctx { key: RngKey::new(0), mode: Mode::Eval }
-}
+/// Bytes of a range: one node, a few nodes, all nodes of the test's graph.
+const BUDGETS: [u64; 3] = [0, 20_000, 1 << 30];
 
-fn sampled(data: &kiln_data::Dataset, n_layers: usize, seeds: &[NodeId]) -> Sampled {
-    let sampler = FullNeighbors::new(data.graph.clone(), n_layers);
-    let seeds = Seeds::nodes(seeds.to_vec());
-    sampler.sample_blocks(&seeds, ctx().key, &mut Scratch::default()).expect("the seeds are nodes")
-}
-
-fn rows(data: &kiln_data::Dataset, nodes: &[NodeId], device: &Device) -> Tensor<2> {
-    let mut rows = RowBuf::default();
-    data.features.gather(nodes, &mut rows).expect("the nodes have rows");
-    Tensor::from_data(TensorData::new(rows.into_f32(), [nodes.len(), data.features.dim()]), device)
-}
-
-/// Every node's outputs, one layer at a time, each layer in parts of `part` nodes.
-fn by_layers<M: LayerWise>(model: &M, data: &kiln_data::Dataset, part: usize) -> Vec<f32> {
-    let device = Device::flex();
-    let nodes: Vec<NodeId> = (0..data.graph.n_nodes() as u32).map(NodeId).collect();
-    let mut x = rows(data, &nodes, &device);
-    for layer in 0..model.n_layers() {
-        let outputs = nodes.chunks(part).map(|part| {
-            let block = &sampled(data, 1, part).blocks[0];
-            let srcs: Vec<i32> = block.srcs().iter().map(|node| node.0 as i32).collect();
-            let n_srcs = srcs.len();
-            let inputs = x.clone().select(0, Tensor::from_data(TensorData::new(srcs, [n_srcs]), &device));
-            model.layer(layer, &DeviceBlock::upload(block, &device), inputs, &ctx())
-        });
-        x = Tensor::cat(outputs.collect(), 0);
-    }
-    values(x)
-}
-
-#[test]
-fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
-    let config = kiln_data::synthetic::SbmConfig {
-        n_nodes: 200,
+fn sbm() -> Dataset {
+    let config = synthetic::SbmConfig {
+        n_nodes: 300,
         n_classes: 4,
         degree: 6,
         homophily: 0.7,
-        dim: 5,
+        dim: 12,
         noise: 1.0,
         seed: 1,
     };
-    let data = kiln_data::synthetic::sbm(config).expect("the configuration is valid");
-    let device = Device::flex();
-    let model = SageConfig {
-        d_in: 5,
-        hidden: 9,
+    synthetic::sbm(config).unwrap()
+}
+
+/// Wider than the features, then narrower, so that both orders of a layer's products are met.
+fn sage(d_in: usize, device: &Device) -> Sage {
+    let config = SageConfig {
+        d_in,
+        hidden: 16,
         n_classes: 4,
         n_layers: 3,
         aggregate: Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.5,
     };
-    let model = model.init(RngKey::new(2), &device).expect("the configuration is valid");
-    let nodes: Vec<NodeId> = (0..200).map(NodeId).collect();
-    let whole = sampled(&data, 3, &nodes);
-    let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
-    let expected = values(model.forward(&blocks, rows(&data, whole.blocks[0].srcs(), &device), &ctx()));
-    for part in [7, 200] {
-        check_close(&by_layers(&model, &data, part), &expected, TOLERANCE);
+    config.init(RngKey::new(2), device).unwrap()
+}
+
+fn in_memory(range_bytes: u64) -> LayerWiseConfig {
+    LayerWiseConfig { range_bytes, spill: None }
+}
+
+fn exact(data: &Dataset, config: LayerWiseConfig) -> LayerWiseInference {
+    LayerWiseInference::new(data.graph.clone(), config)
+}
+
+fn floats(dense: &Dense) -> Vec<f32> {
+    match dense.rows() {
+        Rows::F32(rows) => rows.to_vec(),
+        rows => panic!("outputs are f32, not {}", rows.row_type()),
     }
+}
+
+fn n_files(folder: &Path) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
+    let (data, device) = (sbm(), Device::flex());
+    let model = sage(12, &device);
+    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+    let seeds = Seeds::nodes((0..300).map(NodeId).collect());
+    let sampler = FullNeighbors::new(data.graph.clone(), 3);
+    let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
+    let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
+    let mut rows = RowBuf::default();
+    data.features.gather(whole.blocks[0].srcs(), &mut rows).unwrap();
+    let x = TensorData::new(rows.into_f32(), [whole.blocks[0].n_src(), 12]);
+    let expected = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
+    for range_bytes in BUDGETS {
+        let outputs = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device).unwrap();
+        assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
+        check_close(&floats(&outputs), &expected, TOLERANCE);
+    }
+}
+
+#[test]
+fn files_and_threads_change_no_bit_and_files_are_gone_afterwards() {
+    let (data, device) = (sbm(), Device::flex());
+    // The parameters of a model in training.
+    let model = sage(12, &device.clone().autodiff());
+    let folder = tempfile::tempdir().unwrap();
+    for range_bytes in BUDGETS {
+        let expected = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device);
+        let expected = expected.unwrap();
+        assert_eq!(expected.rows().owned_bytes(), 300 * 4 * 4);
+        // Room for no layer; for one at a time, so that each other layer is in a file; for all.
+        for (room, spilled) in [(0, true), (300 * 16 * 4, false), (1 << 20, false)] {
+            let spill = Spill { memory_bytes: range_bytes + 8 * 300 + room, folder: folder.path().into() };
+            let inference = exact(&data, LayerWiseConfig { range_bytes, spill: Some(spill) });
+            for n_threads in [1, 2] {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+                let outputs = pool.install(|| inference.outputs(&model, &*data.features, &device)).unwrap();
+                assert_eq!(floats(&outputs), floats(&expected), "{range_bytes} {room} {n_threads}");
+                assert_eq!(outputs.rows().owned_bytes() == 0, spilled);
+                assert_eq!(n_files(folder.path()), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
+    let (data, device) = (sbm(), Device::flex());
+    let optimizer = OptimizerConfig::adam(0.01, 0.0);
+    let model = sage(12, &device.clone().autodiff());
+    let task = NodeClassification::new();
+    let trainer = Trainer::new(task, model, &optimizer, SingleRank, device).unwrap();
+    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 3]);
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let items = ItemSamplerConfig { batch_size: 17, ..Default::default() };
+    let nodes = &data.split.test;
+    let items = ItemSampler::new(&nodes[..], items).unwrap();
+    let loader = Loader::new(items, fetch, LoaderConfig::default()).unwrap();
+    let mut sampled = Evaluation::default();
+    let visit = |input: &_, forward: &_| sampled.add(input, forward);
+    let expected = trainer.evaluate(loader.epoch(TEST), visit).unwrap();
+
+    let inference = exact(&data, LayerWiseConfig::default());
+    let outputs = inference.outputs(trainer.model(), &*data.features, trainer.device()).unwrap();
+    let exact = Evaluation::of(&outputs, nodes, &data.labels).unwrap();
+    for counts in [exact.counts().unwrap(), sampled.counts().unwrap()] {
+        assert_eq!(
+            (counts.hits, counts.total, counts.weight),
+            (expected.hits, expected.total, expected.weight)
+        );
+        assert!((counts.loss() - expected.loss()).abs() < f64::from(TOLERANCE), "{counts:?} {expected:?}");
+    }
+    assert_eq!(exact.predictions(), sampled.predictions());
+    assert_eq!(exact.metrics(), sampled.metrics());
+}
+
+/// Sums neighbours by weight: without parameters, so that its outputs are known.
+#[derive(Module, Debug)]
+struct WeightedSum {
+    #[module(skip)]
+    widths: Vec<usize>,
+}
+
+impl BlockModel for WeightedSum {
+    fn n_layers(&self) -> usize {
+        self.widths.len() - 1
+    }
+
+    fn layer(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
+        let weights = block.weights().expect("the blocks should carry weights").clone();
+        ops::neighbor_weighted_sum(block, x, weights)
+    }
+}
+
+impl LayerWise for WeightedSum {
+    fn widths(&self, i: usize) -> [usize; 2] {
+        [self.widths[i], self.widths[i + 1]]
+    }
+}
+
+#[test]
+fn weights_and_half_precision_reach_the_layers() {
+    // 0 -> 1 (2), 1 -> 2 (3), 0 -> 2 (5), 2 -> 0 (7)
+    let graph =
+        CscBuilder::new(3).weights(&[2.0, 3.0, 5.0, 7.0]).build(&[0, 1, 0, 2], &[1, 2, 2, 0]).unwrap();
+    let inference = LayerWiseInference::new(Arc::new(graph), in_memory(0)).carry_weights().unwrap();
+    let features = Dense::new(Rows::F16([1.0, 10.0, 100.0].map(half::f16::from_f32).to_vec().into()), 1);
+    let model = WeightedSum { widths: vec![1, 1, 1] };
+    let outputs = inference.outputs(&model, &features.unwrap(), &Device::flex()).unwrap();
+    // The first layer gives 700, 2 and 35.
+    assert_eq!(floats(&outputs), [7.0 * 35.0, 2.0 * 700.0, 3.0 * 2.0 + 5.0 * 700.0]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let (data, device) = (sbm(), Device::flex());
+    let model = sage(12, &device);
+    let refused = |inference: &LayerWiseInference, features: &dyn FeatureSource| {
+        inference.outputs(&model, features, &device).unwrap_err()
+    };
+    let inference = exact(&data, LayerWiseConfig::default());
+    let narrow = Dense::from_f32(vec![0.0; 300 * 11], 11).unwrap();
+    let error = refused(&inference, &narrow);
+    assert!(matches!(error, Error::LayerWidth { layer: 0, expected: 12, got: 11 }), "{error}");
+    let few = Dense::from_f32(vec![0.0; 299 * 12], 12).unwrap();
+    let error = refused(&inference, &few);
+    assert!(matches!(error, Error::TooFewRows { n_rows: 299, n_nodes: 300 }), "{error}");
+    let nothing = LayerWiseInference::new(CscBuilder::new(0).build(&[], &[]).unwrap().into(), in_memory(1));
+    assert!(matches!(refused(&nothing, &*data.features), Error::NoNodes));
+
+    let broken = WeightedSum { widths: vec![12] };
+    let error = inference.outputs(&broken, &*data.features, &device).unwrap_err();
+    assert!(matches!(error, Error::BadSetting { what: "the number of layers", .. }), "{error}");
+    assert!(matches!(inference.carry_weights(), Err(Error::Sample(kiln_sample::Error::NoWeights))));
+
+    let spill = Spill { memory_bytes: 1 + 8 * 300 - 1, folder: "no-such-folder".into() };
+    let mut config = LayerWiseConfig { range_bytes: 1, spill: Some(spill) };
+    let error = refused(&exact(&data, config.clone()), &*data.features);
+    assert!(matches!(error, Error::MemoryTooSmall { memory_bytes: 2400, needed_bytes: 2401 }), "{error}");
+    config.range_bytes = 0;
+    let error = refused(&exact(&data, config), &*data.features).to_string();
+    assert!(error.starts_with("no-such-folder/kiln-activations-"), "{error}");
+
+    let outputs = Dense::from_f32(vec![0.0; 300 * 3], 3).unwrap();
+    let error = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap_err();
+    assert!(matches!(error, Error::ClassOutOfRange { label: 3, n_outputs: 3, .. }), "{error}");
+    let outputs = Dense::from_f32(vec![f32::NAN; 300 * 4], 4).unwrap();
+    let lost = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap();
+    assert!(matches!(lost.counts(), Err(Error::LossNotFinite { pass: "evaluation", .. })));
+    assert_eq!(lost.roc_auc(), None);
+}
+
+/// Layers of other widths than those that follow.
+#[test]
+fn layers_that_do_not_fit_each_other_are_refused() {
+    #[derive(Module, Debug)]
+    struct Gap;
+
+    impl BlockModel for Gap {
+        fn n_layers(&self) -> usize {
+            2
+        }
+
+        fn layer(&self, _: usize, _: &DeviceBlock, _: Tensor<2>, _: &Ctx) -> Tensor<2> {
+            unreachable!("nothing should run")
+        }
+    }
+
+    impl LayerWise for Gap {
+        fn widths(&self, i: usize) -> [usize; 2] {
+            [[12, 8], [9, 4]][i]
+        }
+    }
+
+    let data = sbm();
+    let inference = exact(&data, LayerWiseConfig::default());
+    let error = inference.outputs(&Gap, &*data.features, &Device::flex()).unwrap_err();
+    assert!(matches!(error, Error::LayerWidth { layer: 1, expected: 9, got: 8 }), "{error}");
+}
+
+/// Rows that cannot be read from some node on, as when a disk fails.
+struct Failing(Arc<Dense>);
+
+impl FeatureSource for Failing {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    fn n_rows(&self) -> usize {
+        self.0.n_rows()
+    }
+
+    fn row_type(&self) -> RowType {
+        self.0.row_type()
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> kiln_feature::Result<()> {
+        match ids.contains(&NodeId(200)) {
+            true => Err(kiln_feature::Error::Unlabelled { node: NodeId(200) }),
+            false => self.0.gather(ids, out),
+        }
+    }
+}
+
+#[test]
+fn an_error_leaves_no_file_behind() {
+    let (data, device) = (sbm(), Device::flex());
+    let folder = tempfile::tempdir().unwrap();
+    let spill = Spill { memory_bytes: 8 * 300, folder: folder.path().into() };
+    let inference = exact(&data, LayerWiseConfig { range_bytes: 0, spill: Some(spill) });
+    let features = Failing(data.features.clone());
+    let error = inference.outputs(&sage(12, &device), &features, &device).unwrap_err();
+    assert!(matches!(error, Error::Feature(_)), "{error}");
+    assert_eq!(n_files(folder.path()), 0);
 }

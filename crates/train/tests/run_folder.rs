@@ -9,8 +9,8 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_graph::NodeId;
 use kiln_train::{
-    Counts, EpochReport, Error, FitReport, MemoryUse, Prediction, RunFolder, Summary, Timings, load_weights,
-    weights_to_bytes,
+    Counts, EpochReport, Error, FitReport, MemoryUse, Metrics, Prediction, RunFolder, Summary, Timings,
+    load_weights, weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
 
@@ -93,17 +93,21 @@ fn the_result_is_written_whole() {
     run.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
     let fit = FitReport { n_epochs: 4, stopped_early: true, peak_memory: memory };
-    let summary = Summary::new(&counts(9), run.best().unwrap(), &fit, Duration::from_secs(3));
+    let test = Metrics { f1_macro: Some(0.75), ..counts(9).into() };
+    let summary = Summary::new(&test, run.best().unwrap(), &fit, Duration::from_secs(3));
     run.finish(&summary).unwrap();
 
     let read = |name: &str| std::fs::read_to_string(run.path().join(name)).unwrap();
     assert_eq!(read("test_predictions.csv"), "node,label,predicted\n7,1,1\n3,0,1\n");
     let json: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
     assert_eq!(json["test_accuracy"], 0.9);
+    assert_eq!((&json["test_f1_macro"], &json["test_roc_auc"]), (&0.75.into(), &serde_json::Value::Null));
+    let printed = summary.to_string();
+    assert!(printed.contains("test macro F1   0.7500\ntest ROC-AUC    undefined\n"), "{printed}");
     assert_eq!(json["val_accuracy"], 0.5);
     assert_eq!(json["best_epoch"], 1);
     assert_eq!((&json["n_epochs"], &json["stopped_early"]), (&4.into(), &true.into()));
-    assert!(summary.to_string().contains("epochs          4, stopped early"), "{summary}");
+    assert!(printed.contains("epochs          4, stopped early"), "{printed}");
     assert_eq!(json["seconds"], 3.0);
     assert_eq!(json["peak_rss_anon_bytes"], 3 << 20);
     assert_eq!(json["weights_hash"], run.best().unwrap().weights_hash.as_str());

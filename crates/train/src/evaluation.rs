@@ -1,0 +1,143 @@
+use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_graph::NodeId;
+
+use crate::node::predicted_class;
+use crate::{Confusion, Counts, Error, Forward, Metrics, NodeInput, Prediction, Result, roc_auc};
+
+/// The outputs of a node classifier for a list of nodes, with the nodes' classes: what predictions and
+/// metrics are made from. It holds every row of outputs, 4 bytes a class.
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `nodes` | [`NodeId`] | `n` | position in the list |
+/// | `labels` | `i32` | `n` | the same; the node's class, from 0 and below `n_classes` |
+/// | `outputs` | `f32` | `n * n_classes` | the same, row-major; logits |
+#[derive(Debug, Clone, Default)]
+pub struct Evaluation {
+    nodes: Vec<NodeId>,
+    labels: Vec<i32>,
+    outputs: Vec<f32>,
+    n_classes: usize,
+}
+
+impl Evaluation {
+    /// The rows of these nodes among the outputs for all nodes, as
+    /// [`LayerWiseInference`](crate::LayerWiseInference) gives them.
+    ///
+    /// # Errors
+    /// [`Error::Feature`] for a node without a row or a label, [`Error::ClassOutOfRange`] for a label that
+    /// has no output.
+    pub fn of(outputs: &dyn FeatureSource, nodes: &[NodeId], labels: &Labels) -> Result<Self> {
+        let n_classes = outputs.dim();
+        let mut classes = Vec::new();
+        labels.gather(nodes, &mut classes)?;
+        if let Some(position) = classes.iter().position(|&class| n_classes <= class as usize) {
+            let (node, label) = (nodes[position], classes[position]);
+            return Err(Error::ClassOutOfRange { node, label, n_outputs: n_classes });
+        }
+        let mut rows = RowBuf::empty(outputs.row_type());
+        outputs.gather(nodes, &mut rows)?;
+        Ok(Self { nodes: nodes.to_vec(), labels: classes, outputs: rows.into_f32(), n_classes })
+    }
+
+    /// Takes a batch of [`Trainer::evaluate`](crate::Trainer::evaluate), as its `visit`.
+    ///
+    /// # Panics
+    /// When the outputs have another number of classes than those before.
+    pub fn add(&mut self, input: &NodeInput, forward: &Forward) {
+        let [_, n_classes] = forward.outputs.dims();
+        let is_first = self.nodes.is_empty();
+        assert!(is_first || n_classes == self.n_classes, "{n_classes} classes after {}", self.n_classes);
+        self.n_classes = n_classes;
+        self.nodes.extend_from_slice(&input.seeds);
+        self.labels.extend_from_slice(&input.labels);
+        self.outputs.extend(kiln_kernels::read_f32(forward.outputs.clone()));
+    }
+
+    /// Loss and hits of all nodes: the cross entropy of
+    /// [`NodeClassification`](crate::NodeClassification), here in f64.
+    ///
+    /// # Errors
+    /// [`Error::LossNotFinite`].
+    pub fn counts(&self) -> Result<Counts> {
+        let mut counts = Counts::default();
+        for (row, &label) in self.rows().zip(&self.labels) {
+            counts.loss_sum += log_sum_exp(row) - f64::from(row[label as usize]);
+            counts.hits += u64::from(predicted_class(row) == label as u32);
+        }
+        let loss = counts.loss_sum;
+        if !loss.is_finite() {
+            return Err(Error::LossNotFinite { pass: "evaluation", step: 0, loss });
+        }
+        counts.weight = self.nodes.len() as f64;
+        counts.total = self.nodes.len() as u64;
+        Ok(counts)
+    }
+
+    /// What was said of each node, in the order in which they came.
+    pub fn predictions(&self) -> Vec<Prediction> {
+        let said = self.nodes.iter().zip(&self.labels).zip(self.rows());
+        said.map(|((&node, &label), row)| Prediction {
+            node,
+            label: label as u32,
+            predicted: predicted_class(row),
+        })
+        .collect()
+    }
+
+    /// Labels against predictions.
+    pub fn confusion(&self) -> Confusion {
+        let mut confusion = Confusion::new(self.n_classes);
+        for (row, &label) in self.rows().zip(&self.labels) {
+            confusion.add(label as u32, predicted_class(row));
+        }
+        confusion
+    }
+
+    /// The area under the ROC curve: for two classes that of class 1's probability, for more the mean over
+    /// the classes of each against the rest, classes without a positive or a negative left out. That is
+    /// scikit-learn's `roc_auc_score(..., multi_class="ovr", average="macro")`, which refuses such classes.
+    /// (Provost and Domingos 2003 weigh the classes by their sizes; this does not.)
+    ///
+    /// `None` when no class has both, or an output is not finite.
+    pub fn roc_auc(&self) -> Option<f64> {
+        // Log-probabilities order a class's scores as probabilities do, and do not round to 1.
+        let log_sums: Vec<f64> = self.rows().map(log_sum_exp).collect();
+        let of_class = |class: usize| {
+            let scores = self.rows().zip(&log_sums).map(|(row, log_sum)| f64::from(row[class]) - log_sum);
+            let is_positive: Vec<bool> = self.labels.iter().map(|&label| label as usize == class).collect();
+            roc_auc(&scores.collect::<Vec<_>>(), &is_positive)
+        };
+        if log_sums.iter().any(|log_sum| !log_sum.is_finite()) {
+            return None;
+        }
+        if self.n_classes == 2 {
+            return of_class(1);
+        }
+        let areas: Vec<f64> = (0..self.n_classes).filter_map(of_class).collect();
+        (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)
+    }
+
+    /// All metrics.
+    pub fn metrics(&self) -> Metrics {
+        let confusion = self.confusion();
+        Metrics {
+            accuracy: confusion.accuracy(),
+            f1_micro: confusion.f1_micro(),
+            f1_macro: confusion.f1_macro(),
+            roc_auc: self.roc_auc(),
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[f32]> {
+        // No classes, no rows: the chunk's length only has to be one.
+        self.outputs.chunks_exact(self.n_classes.max(1))
+    }
+}
+
+/// `ln(sum of exp(row))`, the largest value taken out so that nothing overflows.
+fn log_sum_exp(row: &[f32]) -> f64 {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let largest = f64::from(largest);
+    largest + row.iter().map(|&value| (f64::from(value) - largest).exp()).sum::<f64>().ln()
+}

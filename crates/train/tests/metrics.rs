@@ -1,0 +1,138 @@
+//! Metrics against numbers worked by hand: ties, absent classes, and what is undefined.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use kiln_feature::{Dense, Labels};
+use kiln_graph::NodeId;
+use kiln_train::{Confusion, Evaluation, Metrics, Prediction, roc_auc};
+
+/// A few additions and divisions of numbers of about 1 in f64.
+const TOLERANCE: f64 = 1e-12;
+
+fn confusion(n_classes: usize, pairs: &[(u32, u32)]) -> Confusion {
+    let mut confusion = Confusion::new(n_classes);
+    for &(label, predicted) in pairs {
+        confusion.add(label, predicted);
+    }
+    confusion
+}
+
+fn close(got: Option<f64>, expected: f64) {
+    assert!((got.unwrap() - expected).abs() < TOLERANCE, "{got:?}, expected {expected}");
+}
+
+#[test]
+fn f1_is_that_of_the_confusion_matrix() {
+    let pairs = [(0, 0), (0, 1), (1, 1), (1, 1), (2, 0)];
+    // Class 0: 2 / (2 + 2), class 1: 4 / (2 + 3), class 2: 0 / (1 + 0); class 3 is nowhere.
+    let all = confusion(4, &pairs);
+    close(all.f1_macro(), (0.5 + 0.8) / 3.0);
+    close(all.f1_micro(), 0.6);
+    assert_eq!(all.accuracy(), 0.6);
+    // A class that is only predicted counts, with 0.
+    close(confusion(2, &[(0, 0), (0, 1)]).f1_macro(), (2.0 / 3.0) / 2.0);
+    let none = Confusion::new(3);
+    assert_eq!((none.f1_macro(), none.f1_micro()), (None, None));
+    assert!(none.accuracy().is_nan());
+}
+
+/// The mean of the halves' F1s would be another number.
+#[test]
+fn confusions_of_batches_and_ranks_add_up() {
+    let pairs = [(0, 0), (0, 1), (1, 1), (1, 1), (2, 0)];
+    let mut sum = confusion(4, &pairs[..2]);
+    let rest = confusion(4, &pairs[2..]);
+    let mean = (sum.f1_macro().unwrap() + rest.f1_macro().unwrap()) / 2.0;
+    sum += &rest;
+    assert_eq!(sum, confusion(4, &pairs));
+    assert_ne!(sum.f1_macro(), Some(mean));
+}
+
+#[test]
+fn the_area_under_the_curve_counts_pairs_and_half_of_the_ties() {
+    let (yes, no) = (true, false);
+    let cases: [(&[f64], &[bool], Option<f64>); 10] = [
+        // Of the pairs (0.35, 0.1), (0.35, 0.4), (0.8, 0.1) and (0.8, 0.4) one is the wrong way round.
+        (&[0.1, 0.4, 0.35, 0.8], &[no, no, yes, yes], Some(0.75)),
+        // Three pairs and a tie of four.
+        (&[1.0, 2.0, 2.0, 3.0], &[no, yes, no, yes], Some(3.5 / 4.0)),
+        // Two positives tie with one of three negatives: 1, 1/2, 0 each.
+        (&[5.0, 5.0, 5.0, 4.0, 6.0], &[yes, yes, no, no, no], Some(0.5)),
+        (&[0.3; 4], &[no, yes, no, yes], Some(0.5)),
+        (&[0.0, -0.0], &[no, yes], Some(0.5)),
+        (&[-2.0, -1.0, f64::NEG_INFINITY, f64::INFINITY], &[no, yes, no, yes], Some(1.0)),
+        (&[2.0, 1.0], &[no, yes], Some(0.0)),
+        (&[1.0, 2.0], &[yes, yes], None),
+        (&[], &[], None),
+        (&[1.0, f64::NAN, 2.0], &[yes, no, no], None),
+    ];
+    for (scores, is_positive, expected) in cases {
+        assert_eq!(roc_auc(scores, is_positive), expected, "{scores:?} {is_positive:?}");
+    }
+}
+
+#[test]
+fn the_sorted_area_is_the_count_over_all_pairs() {
+    // Few different scores, so that there are ties of all kinds.
+    let scores: Vec<f64> = (0..200_u32).map(|i| f64::from(i.wrapping_mul(2_654_435_761) >> 28)).collect();
+    let is_positive: Vec<bool> = (0..200_u32).map(|i| i.wrapping_mul(40_503) % 7 < 2).collect();
+    let (mut wins, mut n_pairs) = (0.0, 0.0);
+    for (one, _) in scores.iter().zip(&is_positive).filter(|(_, positive)| **positive) {
+        for (other, _) in scores.iter().zip(&is_positive).filter(|(_, positive)| !**positive) {
+            wins += if one > other { 1.0 } else { f64::from(u8::from(one == other)) / 2.0 };
+            n_pairs += 1.0;
+        }
+    }
+    assert_eq!(roc_auc(&scores, &is_positive), Some(wins / n_pairs));
+}
+
+/// Rows of logits whose probabilities are these; each row has a constant of its own added, which changes
+/// no probability.
+fn evaluation<const N: usize>(probabilities: &[[f32; N]], labels: &[i32]) -> Evaluation {
+    let rows = probabilities.iter().enumerate();
+    let logits: Vec<f32> = rows.flat_map(|(i, row)| row.map(|p| p.ln() + [0.0, 10.0, -3.0][i % 3])).collect();
+    let nodes: Vec<NodeId> = (0..labels.len() as u32).map(NodeId).collect();
+    let labels = Labels::new(labels.to_vec(), N).unwrap();
+    Evaluation::of(&Dense::from_f32(logits, N).unwrap(), &nodes, &labels).unwrap()
+}
+
+#[test]
+fn many_classes_are_each_against_the_rest_and_absent_ones_left_out() {
+    let said = [[0.7, 0.2, 0.1], [0.3, 0.1, 0.6], [0.5, 0.4, 0.1], [0.2, 0.6, 0.2]];
+    // Class 0: 0.7 and 0.3 against 0.5 and 0.2, three pairs of four. Class 1: 0.4 and 0.6 against 0.2 and
+    // 0.1, all four. No node is of class 2.
+    let some = evaluation(&said, &[0, 0, 1, 1]);
+    close(some.roc_auc(), (0.75 + 1.0) / 2.0);
+    let predicted: Vec<u32> = some.predictions().iter().map(|said| said.predicted).collect();
+    assert_eq!(predicted, [0, 2, 0, 1]);
+    assert_eq!(some.predictions()[1], Prediction { node: NodeId(1), label: 0, predicted: 2 });
+    // Class 0: 2 / (2 + 2), class 1: 2 / (2 + 1), class 2: 0 / (0 + 1).
+    let Metrics { accuracy, f1_macro, f1_micro, .. } = some.metrics();
+    assert_eq!((accuracy, f1_micro), (0.5, Some(0.5)));
+    close(f1_macro, (0.5 + 2.0 / 3.0) / 3.0);
+    // -(ln 0.7 + ln 0.3 + ln 0.4 + ln 0.6), and logits are f32.
+    let counts = some.counts().unwrap();
+    let expected = -(0.7_f64 * 0.3 * 0.4 * 0.6).ln();
+    assert!((counts.loss_sum - expected).abs() < 1e-5, "{} {expected}", counts.loss_sum);
+    assert_eq!((counts.weight, counts.hits, counts.total), (4.0, 2, 4));
+
+    assert_eq!(evaluation(&said, &[1, 1, 1, 1]).roc_auc(), None);
+    close(evaluation(&[[0.25; 4]; 4], &[0, 1, 2, 3]).roc_auc(), 0.5);
+}
+
+#[test]
+fn two_classes_are_scored_by_the_second() {
+    let said = [[0.1, 0.9], [0.4, 0.6], [0.7, 0.3], [0.2, 0.8]];
+    // 0.9 and 0.3 against 0.6 and 0.8.
+    close(evaluation(&said, &[0, 0, 0, 1]).roc_auc(), 2.0 / 3.0);
+    close(evaluation(&said, &[1, 0, 1, 0]).roc_auc(), 0.5);
+}
+
+#[test]
+fn nothing_has_no_metrics() {
+    let nothing = Evaluation::default();
+    assert_eq!((nothing.roc_auc(), nothing.confusion().f1_macro()), (None, None));
+    assert_eq!(nothing.counts().unwrap().total, 0);
+    assert!(nothing.predictions().is_empty());
+}
