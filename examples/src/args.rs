@@ -113,7 +113,13 @@ impl DataArgs {
                 let avg_num_nodes = *avg_num_nodes;
                 synthetic::ring(avg_num_nodes)?
             }
-            DataSource::Path(path) => kiln_data::npy::open(path)?,
+            DataSource::Path(path) => {
+                let started = Instant::now();
+                let data = kiln_data::npy::open(path)?;
+                let ms = started.elapsed().as_secs_f64() * 1e3;
+                say(format_args!("{} opened in {ms:.1} ms", path.display()));
+                data
+            }
         })
     }
 }

@@ -140,7 +140,7 @@ impl Array {
             DType::I32 => visit_all!(i32),
             DType::U64 => visit_all!(u64),
             DType::I64 => visit_all!(i64),
-            DType::F16 | DType::F32 | DType::F64 => Err(self.wrong_type("integers (<i8 or <i4)")),
+            DType::F16 | DType::F32 | DType::F64 => Err(self.wrong_type("<i4 or <i8")),
         }
     }
 
@@ -175,23 +175,22 @@ impl Array {
         match self.dtype() {
             DType::I32 | DType::U32 => self.elements(),
             DType::I64 | DType::U64 => {
-                let mut nodes = Vec::with_capacity(self.n_values());
-                self.for_each_integer(|position, id| {
-                    nodes.push(self.node(what, position, id, n_nodes)?);
-                    Ok(())
-                })?;
+                // Read unsigned, a negative id is beyond every node. Finding a bad one first and converting
+                // after lets both loops run at the speed of memory.
+                let ids = self.elements::<u64>()?;
+                if let Some(position) = ids.iter().position(|&id| id >= n_nodes as u64) {
+                    return Err(self.bad_node(what, position, ids[position], n_nodes));
+                }
                 notes.push(self.converted("32-bit ids: save them as <u4 to have them mapped"));
-                Ok(nodes.into())
+                Ok(ids.iter().map(|&id| NodeId(id as u32)).collect())
             }
             _ => Err(self.wrong_type("<i4, <u4, <i8 or <u8")),
         }
     }
 
-    fn node(&self, what: &'static str, position: usize, id: i128, n_nodes: usize) -> Result<NodeId> {
-        match u32::try_from(id) {
-            Ok(id) if (id as usize) < n_nodes => Ok(NodeId(id)),
-            _ => Err(self.bad_value(what, position, format!("a node, 0 to {n_nodes} - 1"), id)),
-        }
+    fn bad_node(&self, what: &'static str, position: usize, id: u64, n_nodes: usize) -> Error {
+        let id = if self.dtype() == DType::I64 { (id as i64).to_string() } else { id.to_string() };
+        self.bad_value(what, position, format!("a node, 0 to {n_nodes} - 1"), id)
     }
 
     /// Classes, one a node; negative means that there is none. 32-bit ones stay as they are stored.
@@ -199,14 +198,24 @@ impl Array {
         self.check_vector()?;
         match self.dtype() {
             DType::I32 => self.elements(),
-            DType::F16 | DType::F32 | DType::F64 => Err(self.wrong_type("<i4 or <i8")),
+            DType::I64 => {
+                let labels = self.elements::<i64>()?;
+                if let Some(position) = labels.iter().position(|&label| label > i64::from(i32::MAX)) {
+                    let label = labels[position];
+                    return Err(self.bad_value("the label of node", position, "below 2^31", label));
+                }
+                notes.push(self.converted("32-bit classes: save them as <i4 to have them mapped"));
+                Ok(labels.iter().map(|&label| label.max(-1) as i32).collect())
+            }
             _ => {
                 let mut labels = Vec::with_capacity(self.n_values());
                 self.for_each_integer(|position, label| {
                     let label = i32::try_from(label.max(-1));
-                    let is_too_large =
-                        |_| self.bad_value("the label of node", position, "below 2^31", "more");
-                    labels.push(label.map_err(is_too_large)?);
+                    labels.push(
+                        label.map_err(|_| {
+                            self.bad_value("the label of node", position, "below 2^31", "more")
+                        })?,
+                    );
                     Ok(())
                 })?;
                 notes.push(self.converted("32-bit classes: save them as <i4 to have them mapped"));

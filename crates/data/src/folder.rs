@@ -158,11 +158,13 @@ pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -
 /// Checks that the nodes of a split exist and have a class, and notes parts that overlap. `path` is where
 /// the split came from.
 pub(crate) fn check_split(path: &Path, split: &Split, labels: &Labels, notes: &mut Vec<Note>) -> Result<()> {
-    let n_nodes = labels.len();
+    let (classes, n_nodes) = (labels.as_slice(), labels.len());
     let mut parts_of = vec![0_u8; n_nodes];
     for (part, (name, nodes)) in split.parts().into_iter().enumerate() {
-        for (position, node) in nodes.iter().enumerate() {
-            let bad = |expected: String| Error::BadValue {
+        let is_bad = |node: &NodeId| classes.get(node.index()).is_none_or(|&class| class < 0);
+        if let Some(position) = nodes.iter().position(is_bad) {
+            let node = nodes[position];
+            return Err(Error::BadValue {
                 path: path.to_owned(),
                 what: match name {
                     "train" => "entry of the train split,",
@@ -170,21 +172,22 @@ pub(crate) fn check_split(path: &Path, split: &Split, labels: &Labels, notes: &m
                     _ => "entry of the test split,",
                 },
                 position: position as u64,
-                expected,
+                expected: match node.index() < n_nodes {
+                    true => "a node that has a label".into(),
+                    false => format!("a node, 0 to {n_nodes} - 1"),
+                },
                 found: format!("node {}", node.0),
-            };
-            let Some(parts) = parts_of.get_mut(node.index()) else {
-                return Err(bad(format!("a node, 0 to {n_nodes} - 1")));
-            };
-            if labels.get(*node).is_none() {
-                return Err(bad("a node that has a label".into()));
-            }
-            *parts |= 1 << part;
+            });
+        }
+        for node in nodes {
+            parts_of[node.index()] |= 1 << part;
         }
     }
+    let mut n_nodes_of = [0; 8];
+    parts_of.iter().for_each(|&parts| n_nodes_of[usize::from(parts & 7)] += 1);
     for (mask, parts) in [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])] {
-        let n_nodes = parts_of.iter().filter(|&&parts| parts & mask == mask).count();
-        if n_nodes > 0 {
+        let n_nodes = (0..8).filter(|parts| parts & mask == mask).map(|parts| n_nodes_of[parts]).sum();
+        if 0 < n_nodes {
             notes.push(Note::SplitsOverlap { parts, n_nodes });
         }
     }

@@ -114,7 +114,10 @@ fn what_cannot_be_is_refused() {
         (refusal("features.npy", &[0_i32; 4]), "the elements are <i4, expected <f4 or <f2"),
         (refusal("labels.npy", &[0_i32; 3]), "the number of labels is 3, expected 4"),
         (refusal("labels.npy", &[0.0_f32; 4]), "the elements are <f4, expected <i4 or <i8"),
-        (refusal("labels.npy", &[0_i64, 1 << 40, 0, 0]), "the label of node 1 is more, expected below 2^31"),
+        (
+            refusal("labels.npy", &[0_i64, 1 << 40, 0, 0]),
+            "the label of node 1 is 1099511627776, expected below 2^31",
+        ),
         (
             refusal("train.npy", &[4_i32]),
             "entry of the train split, 0 is node 4, expected a node, 0 to 4 - 1",
