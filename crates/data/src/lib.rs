@@ -1,4 +1,4 @@
-//! Data sets: the built-in [`debian_packages`], sets that `cargo xtask data` made
+//! Data sets: the built-in [`debian_packages`] and [`mutag`], sets that `cargo xtask data` made
 //! ([`read_debian_packages`]), graphs to classify in the formats of [`gin`] and [`tu`], and [`synthetic`]
 //! graphs.
 //!
@@ -22,6 +22,7 @@ mod files;
 mod folder;
 pub mod gin;
 mod graph_dataset;
+mod mutag;
 mod names;
 mod note;
 pub mod npy;
@@ -35,6 +36,7 @@ pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
 pub use error::Error;
 pub use graph_dataset::GraphDataset;
+pub use mutag::mutag;
 pub use names::Names;
 pub use note::Note;
 
