@@ -95,6 +95,70 @@ pub fn sbm(config: SbmConfig) -> Result<Dataset> {
     dataset("sbm", graph, Features { rows, dim }, labels, n_classes, split)
 }
 
+/// What [`fake`] makes, with the names and the defaults of PyG's `FakeDataset`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FakeConfig {
+    /// Number of nodes on average, 1 to 2^31; 1,000 by default.
+    pub avg_num_nodes: usize,
+    /// Edges that are drawn for each node, 1 to `avg_num_nodes`; 10 by default. In the graph a node has nearly
+    /// twice as many, as each has its reverse.
+    pub avg_degree: f64,
+    /// Columns of the features, 1 to 2^20; 64 by default.
+    pub num_channels: usize,
+    /// Number of classes, 1 to 2^24; 10 by default.
+    pub num_classes: usize,
+    /// Key of all draws; 0 by default.
+    pub seed: u64,
+}
+
+impl Default for FakeConfig {
+    fn default() -> Self {
+        Self { avg_num_nodes: 1000, avg_degree: 10.0, num_channels: 64, num_classes: 10, seed: 0 }
+    }
+}
+
+/// One random graph, as PyG's `FakeDataset` makes it for node classification:
+///
+/// - The number of nodes is uniform between 3/4 and 5/4 of `avg_num_nodes`, and at least `avg_degree`.
+/// - Classes are uniform, and know nothing of the edges.
+/// - `num_nodes * avg_degree` edges have both ends uniform among the nodes. Self loops are dropped, the reverse
+///   of each edge is added, and parallel edges become one.
+/// - Features are nearly normal (sums of twelve uniform draws), with standard deviation 1 around the node's
+///   class, taken as a number.
+///
+/// The draws are not those of PyG. Nor has PyG a split: here a random 60/20/20 % of the nodes train, validate
+/// and test, so that no node is tested on that was trained on.
+///
+/// # Errors
+/// [`Error::BadParameter`](crate::Error::BadParameter) for a value out of its range, where PyG raises
+/// `avg_degree` to 1 and `avg_num_nodes` to `avg_degree`; for more than 2^31 edges to draw on average; and for
+/// no classes or no channels, as a [`Dataset`] has both.
+pub fn fake(config: FakeConfig) -> Result<Dataset> {
+    let FakeConfig { avg_num_nodes, avg_degree, num_channels: dim, num_classes: n_classes, seed } = config;
+    require((1..=1 << 31).contains(&avg_num_nodes), "avg_num_nodes", "1 to 2^31", avg_num_nodes)?;
+    let degrees = 1.0..=avg_num_nodes as f64;
+    require(degrees.contains(&avg_degree), "avg_degree", "1 to avg_num_nodes", avg_degree)?;
+    let n_draws = avg_num_nodes as f64 * avg_degree;
+    require(n_draws <= (1_u64 << 31) as f64, "avg_num_nodes * avg_degree", "at most 2^31", n_draws)?;
+    require((1..=1 << 20).contains(&dim), "num_channels", "1 to 2^20", dim)?;
+    require((1..=MAX_EXACT_F32).contains(&n_classes), "num_classes", "1 to 2^24", n_classes)?;
+    let mut draws = Draws::new(seed);
+    let least = (3 * avg_num_nodes / 4).max(avg_degree as usize);
+    let n_nodes = least + draws.below(5 * avg_num_nodes / 4 - least + 1);
+    let classes: Vec<i32> = (0..n_nodes).map(|_| draws.below(n_classes) as i32).collect();
+    let n_edges = (n_nodes as f64 * avg_degree) as usize;
+    let mut ends = || -> Vec<u32> { (0..n_edges).map(|_| draws.below(n_nodes) as u32).collect() };
+    let (srcs, dsts) = (ends(), ends());
+    let builder = CscBuilder::new(n_nodes).symmetrize();
+    let graph = builder.duplicates(Duplicates::Remove).self_loops(SelfLoops::Remove).build(&srcs, &dsts)?;
+    let mut rows = Vec::with_capacity(n_nodes * dim);
+    for &class in &classes {
+        rows.extend((0..dim).map(|_| (draws.normal() + f64::from(class)) as f32));
+    }
+    let split = draws.split_of_nodes(n_nodes);
+    dataset("fake", graph, Features { rows, dim }, classes, n_classes, split)
+}
+
 /// A directed graph of `2^scale` nodes and `edges_per_node` times as many edges whose degrees are as
 /// skewed as those of the web: for benches.
 ///
