@@ -4,6 +4,8 @@ use std::sync::Arc;
 use kiln_feature::{Dense, FeatureSource, Labels, RowBuf};
 use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
 
+use crate::draws::Draws;
+use crate::error::require;
 use crate::folder::check_split;
 use crate::{Error, Names, Note, Result};
 
@@ -33,7 +35,8 @@ pub struct Dataset {
     pub notes: Vec<Note>,
 }
 
-/// Three sets of labelled nodes, disjoint in sets that are built in or made.
+/// Three sets of labelled nodes, disjoint in sets that are built in or made. Where graphs are learned on, an
+/// id is the position of a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
     /// The nodes whose labels the loss reads.
@@ -45,6 +48,30 @@ pub struct Split {
 }
 
 impl Split {
+    /// A random split of the items `0..n_items`: nodes, or the graphs of a set. The first part gets the share
+    /// `shares[0]` of them, the second `shares[1]`, both rounded, and the third the rest. Each part ascends.
+    ///
+    /// ```
+    /// let split = kiln_data::Split::random(188, [0.8, 0.1], 7)?;
+    /// assert_eq!(split.parts().map(|(_, items)| items.len()), [150, 19, 19]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
+    pub fn random(n_items: usize, shares: [f64; 2], seed: u64) -> Result<Self> {
+        // What sums of decimal fractions are off by.
+        const TOLERANCE: f64 = 1e-9;
+        require(n_items <= u32::MAX as usize, "n_items", "at most 2^32 - 1", n_items)?;
+        for share in shares {
+            require((0.0..=1.0).contains(&share), "a share of the split", "0 to 1", share)?;
+        }
+        let sum = shares[0] + shares[1];
+        require(sum <= 1.0 + TOLERANCE, "the sum of the shares", "at most 1", sum)?;
+        let [n_train, n_val] = shares.map(|share| (n_items as f64 * share).round() as usize);
+        Ok(Draws::new(seed).split(n_items, n_train, (n_train + n_val).min(n_items)))
+    }
+
     /// The three parts with their names.
     pub fn parts(&self) -> [(&'static str, &Buf<NodeId>); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
