@@ -7,6 +7,7 @@ use kiln_feature::{FeatureSource, Labels, Sparse};
 use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::arrays::Array;
+use crate::check::Place;
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
@@ -43,7 +44,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let n_classes = labels.iter().max().map_or(0, |&largest| (largest.max(-1) + 1) as usize);
     let labels = Labels::new(labels, n_classes);
     let split = open_split(folder, n_nodes, &mut notes)?;
-    check_split(folder, &split, &labels, &mut notes)?;
+    crate::check::check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
     Ok(Dataset {
         name: name_of(folder),
         graph: Arc::new(graph),
@@ -158,35 +159,5 @@ pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -
 /// Checks that the nodes of a split exist and have a class, and notes parts that overlap. `path` is where
 /// the split came from.
 pub(crate) fn check_split(path: &Path, split: &Split, labels: &Labels, notes: &mut Vec<Note>) -> Result<()> {
-    let n_nodes = labels.len();
-    let mut parts_of = vec![0_u8; n_nodes];
-    for (part, (name, nodes)) in split.parts().into_iter().enumerate() {
-        for (position, node) in nodes.iter().enumerate() {
-            let bad = |expected: String| Error::BadValue {
-                path: path.to_owned(),
-                what: match name {
-                    "train" => "entry of the train split,",
-                    "val" => "entry of the val split,",
-                    _ => "entry of the test split,",
-                },
-                position: position as u64,
-                expected,
-                found: format!("node {}", node.0),
-            };
-            let Some(parts) = parts_of.get_mut(node.index()) else {
-                return Err(bad(format!("a node, 0 to {n_nodes} - 1")));
-            };
-            if labels.get(*node).is_none() {
-                return Err(bad("a node that has a label".into()));
-            }
-            *parts |= 1 << part;
-        }
-    }
-    for (mask, parts) in [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])] {
-        let n_nodes = parts_of.iter().filter(|&&parts| parts & mask == mask).count();
-        if n_nodes > 0 {
-            notes.push(Note::SplitsOverlap { parts, n_nodes });
-        }
-    }
-    Ok(())
+    crate::check::check_split(Place::Set(path), split, labels, notes)
 }

@@ -13,11 +13,13 @@
 
 #[allow(dead_code, reason = "the readers come next")]
 mod arrays;
+mod check;
 mod dataset;
 mod debian;
 mod error;
 mod files;
 mod folder;
+pub mod format;
 mod names;
 mod note;
 pub mod npy;
