@@ -4,13 +4,11 @@ use std::sync::Arc;
 use kiln_feature::{Dense, FeatureSource, Labels, RowBuf};
 use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
 
+use crate::check::{Place, check_values};
 use crate::draws::Draws;
 use crate::error::require;
 use crate::folder::check_split;
-use crate::{Error, Names, Note, Result};
-
-/// Rows that are checked in one go.
-const ROWS_AT_ONCE: usize = 4096;
+use crate::{Names, Note, Result};
 
 /// A graph with all that node classification needs. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -159,37 +157,16 @@ impl Dataset {
 
     /// Reads everything once and checks what opening a mapped set does not: that edges and labels are in
     /// range, that weights and features are finite numbers, and that the split's nodes exist and have
-    /// labels. Gives what it noticed.
+    /// labels. Gives what it noticed. For a set on disk, [`format::verify`](crate::format::verify) does the
+    /// same and names the files.
     ///
     /// # Errors
     /// [`Error::Graph`] and [`Error::Feature`] for edges, labels and rows that cannot be,
-    /// [`Error::BadValue`] for values that are no finite numbers and for splits.
+    /// [`Error::BadValue`] for values that are no finite numbers, and for types, names and splits.
     pub fn validate(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
-        self.graph.validate()?;
-        let not_finite = |what, position, found: f32| Error::BadValue {
-            path: self.name.clone().into(),
-            what,
-            position,
-            expected: "finite numbers: replace the others before saving".into(),
-            found: found.to_string(),
-        };
-        let weights = self.graph.weights().unwrap_or_default();
-        if let Some(edge) = weights.iter().position(|weight| !weight.is_finite()) {
-            return Err(not_finite("the weight of edge", edge as u64, weights[edge]));
-        }
-        self.labels.validate()?;
+        check_values(self, Place::Set(self.name.as_ref()))?;
         check_split(self.name.as_ref(), &self.split, &self.labels, &mut notes)?;
-        let nodes: Vec<NodeId> = (0..self.features.n_rows() as u32).map(NodeId).collect();
-        let mut rows = RowBuf::empty(self.features.row_type());
-        for nodes in nodes.chunks(ROWS_AT_ONCE) {
-            self.features.gather(nodes, &mut rows)?;
-            let values = std::mem::take(&mut rows).into_f32();
-            if let Some(position) = values.iter().position(|value| !value.is_finite()) {
-                let node = nodes[position / self.features.dim()];
-                return Err(not_finite("a feature of node", node.0.into(), values[position]));
-            }
-        }
         Ok(notes)
     }
 

@@ -14,12 +14,14 @@
 
 #[allow(dead_code, reason = "the readers come next")]
 mod arrays;
+mod check;
 mod dataset;
 mod debian;
 mod draws;
 mod error;
 mod files;
 mod folder;
+pub mod format;
 pub mod gin;
 mod graph_dataset;
 mod mutag;
