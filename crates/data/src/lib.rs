@@ -13,14 +13,19 @@
 
 #[allow(dead_code, reason = "the readers come next")]
 mod arrays;
+mod classes;
+mod coo;
 mod dataset;
 mod debian;
 mod error;
 mod files;
 mod folder;
+mod kind;
 mod names;
 mod note;
 pub mod npy;
+mod npz;
+pub mod ogb;
 pub mod synthetic;
 #[allow(dead_code, reason = "the readers come next")]
 mod text;
@@ -28,6 +33,7 @@ mod text;
 pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
 pub use error::Error;
+pub use kind::{Kind, open, recognize};
 pub use names::Names;
 pub use note::Note;
 

@@ -33,7 +33,6 @@ impl Table {
             if is_gz { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
-            .trim(csv::Trim::All)
             .quoting(false)
             .buffer_capacity(1 << 16)
             .from_reader(bytes);
@@ -88,7 +87,8 @@ impl Row<'_> {
 
     /// A field as a number; `expected` is what it should be, for the message.
     pub(crate) fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
-        let bytes = self.record.get(field);
+        // Blanks are trimmed here, since the reader's own trimming allocates for each line.
+        let bytes = self.record.get(field).map(<[u8]>::trim_ascii);
         let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
         text.and_then(|text| text.parse().ok()).ok_or_else(|| self.bad(field, expected))
     }
