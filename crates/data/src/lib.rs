@@ -12,9 +12,10 @@
 //! # Ok::<(), kiln_data::Error>(())
 //! ```
 
-#[allow(dead_code, reason = "the readers come next")]
 mod arrays;
 mod check;
+mod classes;
+mod coo;
 mod dataset;
 mod debian;
 mod draws;
@@ -24,13 +25,15 @@ mod folder;
 pub mod format;
 pub mod gin;
 mod graph_dataset;
+mod kind;
 mod mutag;
 mod names;
 mod note;
 pub mod npy;
+mod npz;
+pub mod ogb;
 mod relabel;
 pub mod synthetic;
-#[allow(dead_code, reason = "the readers come next")]
 mod text;
 pub mod tu;
 
@@ -38,6 +41,7 @@ pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
 pub use error::Error;
 pub use graph_dataset::GraphDataset;
+pub use kind::{Kind, open, recognize};
 pub use mutag::mutag;
 pub use names::Names;
 pub use note::Note;
