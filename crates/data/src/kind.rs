@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::folder::{find, name_of};
-use crate::{Dataset, Error, Result, npy, ogb};
+use crate::{Dataset, Error, Result, graphbolt, npy, ogb};
 
 /// The files of which one makes a folder of this kind.
 const KILN: [&str; 1] = ["kiln.json"];
@@ -76,13 +76,14 @@ pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
     let path = path.as_ref();
     match recognize(path)? {
         Kind::Npy => npy::open(path),
+        Kind::GraphBolt => graphbolt::open(path),
         Kind::Ogb => ogb::open(path),
         kind @ (Kind::Tu | Kind::Gin) => Err(Error::WrongKind {
             path: path.to_owned(),
             kind: format!("{kind} (graph classification)"),
             expected: "a node classification set",
         }),
-        kind @ (Kind::Kiln | Kind::GraphBolt) => Err(Error::WrongKind {
+        kind @ Kind::Kiln => Err(Error::WrongKind {
             path: path.to_owned(),
             kind: kind.to_string(),
             expected: "a kind that this version opens by path",

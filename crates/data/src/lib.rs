@@ -20,6 +20,7 @@ mod debian;
 mod error;
 mod files;
 mod folder;
+pub mod graphbolt;
 mod kind;
 mod names;
 mod note;
@@ -29,6 +30,7 @@ pub mod ogb;
 pub mod synthetic;
 #[allow(dead_code, reason = "the readers come next")]
 mod text;
+mod yaml;
 
 pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
