@@ -187,7 +187,7 @@ fn read_edges(folder: &Path, edges: &Entry<'_>, n_nodes: usize) -> Result<Coo> {
             let path = edges.require("path", "the name of a file")?;
             Coo::from_table(folder.join(path.text()?), n_nodes)
         }
-        "numpy" | "torch" => Coo::from_array(&Array::open(numpy(folder, edges)?)?, n_nodes),
+        "numpy" | "torch" => Coo::from_array(&Array::open_in_any_order(numpy(folder, edges)?)?, n_nodes),
         _ => Err(format.bad("numpy or csv")),
     }
 }

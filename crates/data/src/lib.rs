@@ -1,5 +1,5 @@
 //! Data sets: the built-in [`debian_packages`], sets that `cargo xtask data` made
-//! ([`read_debian_packages`]), and [`synthetic`] graphs.
+//! ([`read_debian_packages`]), and [`synthetic`] graphs. Folders of other libraries [`open`] by path.
 //!
 //! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
 //!

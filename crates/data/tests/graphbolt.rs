@@ -106,6 +106,22 @@ fn edges_may_be_text_without_a_header() {
     );
 }
 
+#[test]
+fn edges_may_lie_pair_by_pair() {
+    let folder = folder();
+    let path = folder.path().join("edges/edges.npy");
+    let transposed = |pairs: &[i64]| {
+        let bytes = npy::write(pairs, &[2, 4]);
+        let at = bytes.windows(5).position(|word| word == b"False").unwrap();
+        fs::write(&path, [&bytes[..at], &b"True "[..], &bytes[at + 5..]].concat()).unwrap();
+    };
+    transposed(&[0, 1, 2, 1, 2, 1, 3, 0]);
+    check(&graphbolt::open(folder.path()).unwrap());
+    transposed(&[0, 1, 2, 1, 2, 9, 3, 0]);
+    let error = graphbolt::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("the destination of edge 2 is 9, expected a node"), "{error}");
+}
+
 /// Opens the folder with other metadata, from files in their usual place.
 fn open_as(metadata: &str) -> kiln_data::Result<Dataset> {
     let folder = folder();
@@ -117,6 +133,7 @@ fn open_as(metadata: &str) -> kiln_data::Result<Dataset> {
 fn metadata_may_be_written_in_other_ways() {
     for text in [
         edited("name: seeds", "name: seed_nodes"),
+        edited("  num_classes: 5\n", ""),
         edited("num: 4", "num: \"4\""),
         edited("- num: 4", "- {num: 4, type: paper}").replace("type: null", "type: paper"),
         edited("- num: 4", "- {num: 4, type: paper}")
@@ -349,12 +366,6 @@ fn sets_that_overlap_are_noted() {
     put(folder.path(), "set/test_labels.npy", &[0_i32, 4], &[2]);
     let expected = [Note::SplitsOverlap { parts: ["train", "test"], n_nodes: 1 }];
     assert_eq!(graphbolt::open(folder.path()).unwrap().notes, expected);
-}
-
-#[test]
-fn classes_are_counted_where_their_number_is_not_stated() {
-    let data = open_as(&edited("  num_classes: 5\n", "")).unwrap();
-    assert_eq!(data.labels.n_classes(), 5);
 }
 
 #[test]
