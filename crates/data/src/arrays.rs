@@ -7,7 +7,7 @@ use half::f16;
 use kiln_feature::{Dense, MappedLayout, RowType, Rows};
 use kiln_graph::{Buf, Mapping, NodeId};
 
-use crate::npy::{self, DType, Element, Header};
+use crate::npy::{self, DType, Element, Header, Order};
 use crate::{Error, Note, Result};
 
 /// One array of a file.
@@ -15,6 +15,7 @@ use crate::{Error, Note, Result};
 pub(crate) struct Array {
     path: PathBuf,
     header: Header,
+    order: Order,
     bytes: Bytes,
 }
 
@@ -28,6 +29,12 @@ enum Bytes {
 impl Array {
     /// Maps an `.npy` file. Only its header is read.
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        Self::open_in_any_order(path)?.in_rows()
+    }
+
+    /// The same for arrays that may also lie column by column. Of these only
+    /// [`Array::for_each_integer`] is of use, which visits the values as they lie.
+    pub(crate) fn open_in_any_order(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let mapping = Mapping::open(&path).map_err(|error| match error {
             kiln_graph::Error::Io { path, source } => Error::Io { path, source },
@@ -38,7 +45,19 @@ impl Array {
 
     /// The bytes of an `.npy` file that came from somewhere else: `path` is what messages call it.
     pub(crate) fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
+        Self::from_bytes_in_any_order(path, bytes)?.in_rows()
+    }
+
+    /// The same for arrays that may also lie column by column.
+    pub(crate) fn from_bytes_in_any_order(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
         Self::new(path.into(), Bytes::Owned(bytes))
+    }
+
+    fn in_rows(self) -> Result<Self> {
+        match self.order {
+            Order::Rows => Ok(self),
+            Order::Columns => Err(Error::Npy { path: self.path, source: npy::Error::FortranOrder }),
+        }
     }
 
     fn new(path: PathBuf, bytes: Bytes) -> Result<Self> {
@@ -46,10 +65,10 @@ impl Array {
             Bytes::Mapped(mapping) => mapping.bytes(),
             Bytes::Owned(bytes) => bytes,
         };
-        let header = Header::read(all)
-            .and_then(|header| header.check_file_bytes(all.len() as u64).map(|()| header))
+        let (header, order) = Header::read_with_order(all)
+            .and_then(|(header, order)| header.check_file_bytes(all.len() as u64).map(|()| (header, order)))
             .map_err(|source| Error::Npy { path: path.clone(), source })?;
-        Ok(Self { path, header, bytes })
+        Ok(Self { path, header, order, bytes })
     }
 
     /// Where the array is stored.
@@ -60,6 +79,11 @@ impl Array {
     /// Length of each dimension.
     pub(crate) fn shape(&self) -> &[usize] {
         &self.header.shape
+    }
+
+    /// How the values lie.
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     /// The type of the elements.
@@ -121,7 +145,7 @@ impl Array {
         }
     }
 
-    /// Every element of an integer array, in order.
+    /// Every element of an integer array, as they lie.
     pub(crate) fn for_each_integer(&self, mut visit: impl FnMut(usize, i128) -> Result<()>) -> Result<()> {
         macro_rules! visit_all {
             ($ty:ty) => {{

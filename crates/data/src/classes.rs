@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use half::f16;
 
 use crate::arrays::Array;
+use crate::folder::MAX_CLASSES;
 use crate::npy::DType;
 use crate::text::Table;
 use crate::{Error, Result};
 
-const EXPECTED: &str = "a class, a whole number below 2^31, or nan for none";
+const EXPECTED: &str = "a class, a whole number below 2^20, or nan for none";
 
 /// The class of each row of an array `[n]` or `[n, 1]`; -1 for none.
 pub(crate) fn from_array(array: &Array) -> Result<Vec<i32>> {
@@ -59,7 +60,7 @@ pub(crate) fn n_classes(classes: &[i32]) -> usize {
 fn class_of(value: f64) -> Option<i32> {
     match value {
         _ if value.is_nan() => Some(-1),
-        _ if value.fract() != 0.0 || value >= f64::from(i32::MAX) => None,
+        _ if value.fract() != 0.0 || value >= MAX_CLASSES as f64 => None,
         _ => Some(value.max(-1.0) as i32),
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use kiln_graph::{Csc, CscBuilder};
 
 use crate::arrays::Array;
+use crate::npy::Order;
 use crate::text::Table;
 use crate::{Error, Result};
 
@@ -18,7 +19,8 @@ pub(crate) struct Coo {
 }
 
 impl Coo {
-    /// The edges of an array whose first row is the sources and whose second row is the destinations.
+    /// The edges of an array whose first row is the sources and whose second row is the destinations. It may
+    /// lie in any order: pairs that were transposed lie edge by edge.
     pub(crate) fn from_array(array: &Array, n_nodes: usize) -> Result<Self> {
         let &[2, n_edges] = array.shape() else {
             let what = format!("an edge list of shape {:?}", array.shape());
@@ -27,12 +29,16 @@ impl Coo {
         };
         let mut edges = Self { srcs: Vec::with_capacity(n_edges), dsts: Vec::with_capacity(n_edges) };
         array.for_each_integer(|position, id| {
-            let (ids, what) = match position < n_edges {
-                true => (&mut edges.srcs, "the source of edge"),
-                false => (&mut edges.dsts, "the destination of edge"),
+            let (row, edge) = match array.order() {
+                Order::Rows => (position / n_edges, position % n_edges),
+                Order::Columns => (position % 2, position / 2),
+            };
+            let (ids, what) = match row {
+                0 => (&mut edges.srcs, "the source of edge"),
+                _ => (&mut edges.dsts, "the destination of edge"),
             };
             let Some(id) = node(id, n_nodes) else {
-                return Err(array.bad_value(what, position % n_edges, expected_node(n_nodes), id));
+                return Err(array.bad_value(what, edge, expected_node(n_nodes), id));
             };
             ids.push(id);
             Ok(())

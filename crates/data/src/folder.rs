@@ -41,7 +41,8 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let path = required(folder, &["labels.npy"], "the class of each node")?;
     let labels = Array::open(&path)?.labels(&mut notes)?;
     check_count(&path, "the number of labels", n_nodes, labels.len())?;
-    let n_classes = labels.iter().max().map_or(0, |&largest| (largest.max(-1) + 1) as usize);
+    let n_classes = labels.iter().max().map_or(0, |&largest| (i64::from(largest) + 1).max(0) as u64);
+    let n_classes = check_n_classes(&path, n_classes)?;
     let labels = Labels::new(labels, n_classes);
     let split = open_split(folder, n_nodes, &mut notes)?;
     crate::check::check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
@@ -67,6 +68,21 @@ pub(crate) fn name_of(folder: &Path) -> String {
 /// Names for classes that have none.
 pub(crate) fn numbers(n_classes: usize) -> Vec<String> {
     (0..n_classes).map(|class| class.to_string()).collect()
+}
+
+/// Classes have names, so that an absurd one would take all memory.
+pub(crate) const MAX_CLASSES: usize = 1 << 20;
+
+/// Checks that there are not absurdly many classes. `path` is what states the number.
+pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
+    usize::try_from(n_classes).ok().filter(|&n_classes| n_classes <= MAX_CLASSES).ok_or_else(|| {
+        Error::Metadata {
+            path: path.to_owned(),
+            key: "the number of classes".into(),
+            expected: format!("at most {MAX_CLASSES}: number the classes from 0"),
+            found: n_classes.to_string(),
+        }
+    })
 }
 
 /// The first of these files that the folder has.

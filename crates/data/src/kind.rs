@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::folder::{find, name_of};
-use crate::{Dataset, Error, Result, format, npy, ogb};
+use crate::{Dataset, Error, Result, format, graphbolt, npy, ogb};
 
 /// The files of which one makes a folder of this kind.
 const KILN: [&str; 1] = ["kiln.json"];
@@ -77,16 +77,12 @@ pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
     match recognize(path)? {
         Kind::Kiln => format::open(path),
         Kind::Npy => npy::open(path),
+        Kind::GraphBolt => graphbolt::open(path),
         Kind::Ogb => ogb::open(path),
         kind @ (Kind::Tu | Kind::Gin) => Err(Error::WrongKind {
             path: path.to_owned(),
             kind: format!("{kind} (graph classification)"),
             expected: "a node classification set",
-        }),
-        kind @ Kind::GraphBolt => Err(Error::WrongKind {
-            path: path.to_owned(),
-            kind: kind.to_string(),
-            expected: "a kind that this version opens by path",
         }),
     }
 }

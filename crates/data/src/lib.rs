@@ -1,6 +1,6 @@
 //! Data sets: the built-in [`debian_packages`] and [`mutag`], sets that `cargo xtask data` made
-//! ([`read_debian_packages`]), graphs to classify in the formats of [`gin`] and [`tu`], and [`synthetic`]
-//! graphs.
+//! ([`read_debian_packages`], [`format`](mod@format)), [`synthetic`] graphs, and graphs to classify in the
+//! formats of [`gin`] and [`tu`]. Folders of other libraries [`open`] by path.
 //!
 //! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
 //!
@@ -25,6 +25,7 @@ mod folder;
 pub mod format;
 pub mod gin;
 mod graph_dataset;
+pub mod graphbolt;
 mod kind;
 mod mutag;
 mod names;
@@ -36,6 +37,7 @@ mod relabel;
 pub mod synthetic;
 mod text;
 pub mod tu;
+mod yaml;
 
 pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};

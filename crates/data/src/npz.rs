@@ -43,6 +43,17 @@ impl Npz {
 
     /// An array, read into memory. Messages call it `data.npz/NAME.npy`.
     pub(crate) fn array(&mut self, name: &str) -> Result<Array> {
+        let (path, bytes) = self.member(name)?;
+        Array::from_bytes(path, bytes)
+    }
+
+    /// The same for arrays that may also lie column by column.
+    pub(crate) fn array_in_any_order(&mut self, name: &str) -> Result<Array> {
+        let (path, bytes) = self.member(name)?;
+        Array::from_bytes_in_any_order(path, bytes)
+    }
+
+    fn member(&mut self, name: &str) -> Result<(PathBuf, Vec<u8>)> {
         let member = format!("{name}.npy");
         let path = self.path.join(&member);
         if !self.has(name) {
@@ -54,7 +65,7 @@ impl Npz {
             ReadError::Io(source) => Error::Io { path: path.clone(), source },
             ReadError::Npy(source) => Error::Npy { path: path.clone(), source },
         })?;
-        Array::from_bytes(path, bytes)
+        Ok((path, bytes))
     }
 
     /// The bytes of a member. Memory is taken once the archive's and the array's header agree on their
@@ -69,7 +80,7 @@ impl Npz {
         }
         let mut bytes = Vec::new();
         (&mut file).take(Header::MAX_BYTES as u64).read_to_end(&mut bytes)?;
-        Header::read(&bytes)?.check_file_bytes(n_bytes)?;
+        Header::read_with_order(&bytes)?.0.check_file_bytes(n_bytes)?;
         let n_left = n_bytes.saturating_sub(bytes.len() as u64);
         bytes.try_reserve_exact(usize::try_from(n_left).unwrap_or(usize::MAX)).map_err(io::Error::from)?;
         // One byte more, since only a read to the end compares the checksum.

@@ -27,7 +27,7 @@ const OF_SEVERAL_TYPES: [&str; 2] = ["triplet-type-list.csv.gz", "edge_index_dic
 /// sets, version 1.3.6). Only sets of text files have the row's effect there.
 const REVERSED: [&str; 2] = ["products", "proteins"];
 
-/// Opens an OGB folder. `name-list` stands for `name-list.csv.gz` or `name-list.csv`:
+/// Opens an OGB folder. The text files are `.csv.gz` or `.csv`:
 ///
 /// | file | what |
 /// |---|---|
@@ -39,8 +39,8 @@ const REVERSED: [&str; 2] = ["products", "proteins"];
 /// | `raw/data.npz`, `raw/node-label.npz` | instead of those in `raw`: the same as arrays |
 ///
 /// Everything is read into memory. The edges are as given, but for `ogbn_products`: OGB's library adds the
-/// reverse of each edge of that set, and so does this one, with a note. Years, edge features and `mapping`
-/// are not read.
+/// reverse of each edge of that set, and so does this function, with a note; a self loop stays single where
+/// OGB's library doubles it. Years, edge features and `mapping` are not read.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for sets of several node or edge types, with several labels a node or without
@@ -230,7 +230,7 @@ fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<Raw> {
     });
     drop(rows);
     let n_edges = count_of(&mut archive, "num_edges_list")?;
-    let edges = archive.array("edge_index")?;
+    let edges = archive.array_in_any_order("edge_index")?;
     let coo = Coo::from_array(&edges, n_nodes)?;
     check_count(edges.path(), "the number of edges", n_edges as usize, coo.n_edges())?;
     Ok(Raw { edges: coo, features, classes })

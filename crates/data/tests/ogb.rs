@@ -118,6 +118,23 @@ fn archives_are_read() {
 }
 
 #[test]
+fn edges_of_archives_may_lie_pair_by_pair() {
+    let folder = folder_of_archives(CompressionMethod::Deflated);
+    let mut members = members();
+    let pairs = npy::write(&[0_i64, 1, 2, 1, 1, 1, 3, 0], &[2, 4]);
+    let at = pairs.windows(5).position(|word| word == b"False").unwrap();
+    members[0].1 = [&pairs[..at], &b"True "[..], &pairs[at + 5..]].concat();
+    archive(&folder.path().join("raw/data.npz"), CompressionMethod::Deflated, &members);
+    check(&ogb::open(folder.path()).unwrap());
+    let features = npy::write(&[0.0_f32; 8], &[4, 2]);
+    let at = features.windows(5).position(|word| word == b"False").unwrap();
+    members[1].1 = [&features[..at], &b"True "[..], &features[at + 5..]].concat();
+    archive(&folder.path().join("raw/data.npz"), CompressionMethod::Deflated, &members);
+    let error = ogb::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("data.npz/node_feat.npy: the values lie column by column"), "{error}");
+}
+
+#[test]
 fn reverse_edges_are_added_where_the_library_adds_them() {
     for (name, is_reversed) in [
         ("ogbn_products", true),
