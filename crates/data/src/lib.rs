@@ -14,6 +14,7 @@
 #[allow(dead_code, reason = "the readers come next")]
 mod arrays;
 mod check;
+pub mod convert;
 mod dataset;
 mod debian;
 mod error;
