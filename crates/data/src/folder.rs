@@ -8,6 +8,7 @@ use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::arrays::Array;
 use crate::check::Place;
+use crate::convert::{edge_list_of, n_nodes_of};
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
@@ -24,6 +25,10 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 /// | `labels.npy` | a class a node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
 /// | `train.npy`, `val.npy`, `test.npy` | the nodes of each part; or `train_idx.npy` and so on | i32, u32 mapped; i64, u64 copied |
 ///
+/// In place of `indptr.npy` and `indices.npy` there may be an edge list, as
+/// [`convert`](crate::convert::convert()) describes it: the graph is then built in memory, and weights and
+/// types are in the order of the list.
+///
 /// What is copied stands in [`Dataset::notes`], as do splits that overlap. Labels and splits are read and
 /// checked. Edges and features are not: samplers check each id that they meet, and
 /// [`Dataset::validate`] reads everything.
@@ -35,7 +40,13 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let folder = folder.as_ref();
     let mut notes = Vec::new();
-    let graph = open_graph(folder, &mut notes)?;
+    let graph = match edge_list_of(folder)? {
+        None => open_graph(folder, &mut notes)?,
+        Some(list) => {
+            let n_nodes = n_nodes_of(folder)?.map_or_else(|| list.count_nodes(), Ok)?;
+            list.build(n_nodes, &mut notes)?
+        }
+    };
     let n_nodes = graph.n_nodes();
     let features = open_features(folder, n_nodes, None, &mut notes)?;
     let path = required(folder, &["labels.npy"], "the class of each node")?;

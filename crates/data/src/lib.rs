@@ -15,6 +15,7 @@
 mod arrays;
 mod check;
 mod classes;
+pub mod convert;
 mod coo;
 mod dataset;
 mod debian;
