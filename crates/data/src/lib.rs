@@ -1,5 +1,6 @@
 //! Data sets: the built-in [`debian_packages`], sets that `cargo xtask data` made
-//! ([`read_debian_packages`]), and [`synthetic`] graphs.
+//! ([`read_debian_packages`]), folders of arrays ([`npy`]) and [`synthetic`] graphs. [`mod@format`] is kiln's
+//! own form of a set on disk, and [`convert`] makes it of edge lists that do not fit the memory.
 //!
 //! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
 //!
