@@ -7,7 +7,7 @@ use kiln_feature::Labels;
 
 use crate::arrays::Array;
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
-use crate::folder::{check_count, find, open_features, open_graph, open_split, required};
+use crate::folder::{check_count, check_n_classes, find, open_features, open_graph, open_split, required};
 use crate::format::manifest::ElementType;
 use crate::format::writer::{ArrayWriter, SetWriter};
 use crate::npy::DType;
@@ -147,7 +147,7 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usi
         Ok(label)
     })?;
     set.add(labels)?;
-    Ok((largest + 1) as usize)
+    check_n_classes(array.path(), (i64::from(largest) + 1).max(0) as u64)
 }
 
 fn copy_offsets(array: &Array, name: &'static str, set: &mut SetWriter) -> Result<()> {

@@ -10,7 +10,7 @@ use kiln_graph::{Buf, Csc, NodeId};
 
 use super::manifest::{self, ElementType, Manifest};
 use crate::arrays::Array;
-use crate::folder::numbers;
+use crate::folder::{check_n_classes, numbers};
 use crate::{Dataset, Error, Names, Result, Split};
 
 /// A set whose files are what its manifest says, as far as their headers and lengths tell.
@@ -66,6 +66,7 @@ impl Set {
                 expected: "a set for node classification",
             });
         };
+        let n_classes = check_n_classes(&self.folder.join(manifest::FILE_NAME), n_classes as u64)?;
         let names = match self.arrays.contains_key("names_ends.npy") {
             true => Names::from_arrays(self.values("names_text.npy")?, self.values("names_ends.npy")?),
             false => Names::default(),
