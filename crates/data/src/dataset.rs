@@ -56,7 +56,8 @@ impl Split {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
+    /// [`Error::BadParameter`](crate::Error::BadParameter) for shares that are not 0 to 1, alone and together,
+    /// and for 2^32 items or more.
     pub fn random(n_items: usize, shares: [f64; 2], seed: u64) -> Result<Self> {
         // What sums of decimal fractions are off by.
         const TOLERANCE: f64 = 1e-9;
