@@ -15,6 +15,8 @@ pub(crate) struct Table {
     path: PathBuf,
     reader: csv::Reader<Box<dyn Read>>,
     record: csv::ByteRecord,
+    /// Fields of the first line, once it is read.
+    n_columns: Option<usize>,
 }
 
 impl fmt::Debug for Table {
@@ -36,12 +38,17 @@ impl Table {
 
     /// A table whose bytes come from somewhere else: `path` is what messages call it.
     pub(crate) fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
+        // Only a line feed ends a line, the last one too, so that lines are counted as they are read. A carriage
+        // return before it is a blank at the end of a field.
+        let ended: Box<dyn Read> = Box::new(bytes.chain(&b"\n"[..]));
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .quoting(false)
+            .flexible(true)
+            .terminator(csv::Terminator::Any(b'\n'))
             .buffer_capacity(1 << 16)
-            .from_reader(bytes);
-        Self { path, reader, record: csv::ByteRecord::new() }
+            .from_reader(ended);
+        Self { path, reader, record: csv::ByteRecord::new(), n_columns: None }
     }
 
     /// The next line; `None` at the end.
@@ -50,30 +57,37 @@ impl Table {
     /// [`Error::BadLine`] for another number of fields than the first line has, [`Error::Io`] for a file
     /// that cannot be read or decompressed.
     pub(crate) fn next_row(&mut self) -> Result<Option<Row<'_>>> {
-        match self.reader.read_byte_record(&mut self.record) {
-            Ok(false) => Ok(None),
-            Ok(true) => Ok(Some(Row { path: &self.path, record: &self.record })),
-            Err(error) => Err(self.explain(error)),
+        loop {
+            match self.reader.read_byte_record(&mut self.record) {
+                Ok(false) => return Ok(None),
+                Ok(true) if self.record.len() == 1 && &self.record[0] == b"\r" => {}
+                Ok(true) => break,
+                Err(error) => {
+                    let source = match error.into_kind() {
+                        csv::ErrorKind::Io(source) => source,
+                        other => std::io::Error::other(format!("{other:?}")),
+                    };
+                    return Err(Error::Io { path: self.path.clone(), source });
+                }
+            }
         }
+        // The record's own position is that of the empty lines before it.
+        let line = self.reader.position().line() - 1;
+        let n_columns = *self.n_columns.get_or_insert(self.record.len());
+        if self.record.len() != n_columns {
+            return Err(Error::BadLine {
+                path: self.path.clone(),
+                line,
+                expected: format!("{n_columns} fields, as the first line has"),
+                found: format!("{} fields", self.record.len()),
+            });
+        }
+        Ok(Some(Row { path: &self.path, line, record: &self.record }))
     }
 
     /// What messages call the table.
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn explain(&self, error: csv::Error) -> Error {
-        let path = self.path.clone();
-        match error.into_kind() {
-            csv::ErrorKind::Io(source) => Error::Io { path, source },
-            csv::ErrorKind::UnequalLengths { pos, expected_len, len } => Error::BadLine {
-                path,
-                line: pos.map_or(0, |pos| pos.line()),
-                expected: format!("{expected_len} fields, as the first line has"),
-                found: format!("{len} fields"),
-            },
-            other => Error::Io { path, source: std::io::Error::other(format!("{other:?}")) },
-        }
     }
 }
 
@@ -81,6 +95,7 @@ impl Table {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'a> {
     path: &'a Path,
+    line: u64,
     record: &'a csv::ByteRecord,
 }
 
@@ -103,8 +118,8 @@ impl Row<'_> {
             Some(bytes) => String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned(),
             None => format!("{} fields", self.n_fields()),
         };
-        let line = self.record.position().map_or(0, csv::Position::line);
-        Error::BadLine { path: self.path.to_owned(), line, expected: expected.to_owned(), found }
+        let (path, expected) = (self.path.to_owned(), expected.to_owned());
+        Error::BadLine { path, line: self.line, expected, found }
     }
 
     /// A field without the blanks around it. The reader's own trimming allocates for each line.
