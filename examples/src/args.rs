@@ -238,7 +238,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = flags::device, default_value = "cpu")]
     pub device: Device,
     /// Bytes that exact evaluation may hold of layers' outputs, as in 512MiB; more goes to files. No limit, if not given.
-    #[arg(long, value_parser = flags::bytes)]
+    #[arg(long, value_parser = kiln_data::convert::parse_bytes)]
     memory: Option<u64>,
     /// New or empty folder for the results; `runs/NAME-NNN` if not given.
     #[arg(long)]

@@ -77,26 +77,6 @@ pub fn size(text: &str) -> Result<usize, String> {
     whole(text, 1, 1_000_000)
 }
 
-/// Reads a number of bytes, as in `512MiB`.
-///
-/// # Errors
-/// A message that says what is expected.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    let n_digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(n_digits);
-    let shift = match unit {
-        "" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        "TiB" => 40,
-        _ => 64,
-    };
-    let number: Option<u64> = digits.parse().ok();
-    let bytes = number.and_then(|number| number.checked_mul(1_u64.checked_shl(shift)?));
-    bytes.ok_or_else(|| "expected a number of bytes, as in 1000000, 512MiB or 2GiB".into())
-}
-
 fn whole(text: &str, min: usize, max: usize) -> Result<usize, String> {
     match text.parse() {
         Ok(value) if (min..=max).contains(&value) => Ok(value),

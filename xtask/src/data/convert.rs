@@ -4,22 +4,22 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::ValueEnum;
-use kiln_data::convert::{Converted, Options, convert};
+use kiln_data::convert::{self, Converted, Options};
 use kiln_data::format::{self, Verified};
 use kiln_graph::{Duplicates, SelfLoops};
 
 /// Arguments of `cargo xtask data convert`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConvertArgs {
-    /// A folder of .npy files, with indptr.npy and indices.npy or an edge list (edges.npy, src.npy and dst.npy, edges.csv, edges.csv.gz), or an edge list alone.
+    /// A folder of .npy files, with indptr.npy and indices.npy or an edge list (edges.npy, src.npy and dst.npy, edges.csv, edges.csv.gz), a GraphBolt or OGB folder, or an edge list alone.
     input: PathBuf,
     /// The folder to make; it must not exist, or be empty.
     #[arg(long)]
     out: PathBuf,
     /// The most memory to use, such as 512MiB or 1000000.
-    #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
+    #[arg(long, default_value = "1GiB", value_parser = convert::parse_bytes)]
     memory: u64,
     /// Number of nodes; without it the number of labels or feature rows, or the largest id and one.
     #[arg(long)]
@@ -60,7 +60,7 @@ enum Loops {
 /// Converts, and says what was done.
 pub(super) fn run_convert(args: &ConvertArgs) -> Result<()> {
     let start = Instant::now();
-    let converted = convert(&args.input, &args.out, &options(args))?;
+    let converted = convert::convert(&args.input, &args.out, &options(args))?;
     let seconds = start.elapsed().as_secs_f64();
     print!("{}", report(&converted));
     println!(
@@ -122,24 +122,6 @@ fn report(converted: &Converted) -> String {
     text
 }
 
-/// `1000000`, or a number with a unit of 1024.
-fn parse_bytes(text: &str) -> Result<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim() {
-        "" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        "TiB" => 40,
-        _ => bail!("expected bytes, or a number with KiB, MiB, GiB or TiB, as in 512MiB"),
-    };
-    match number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)) {
-        Some(bytes) => Ok(bytes),
-        None => bail!("expected a whole number of bytes below 2^64, as in 512MiB"),
-    }
-}
-
 fn in_mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -172,18 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_bytes_or_have_a_unit() {
-        for (text, expected) in [("0", 0), ("1000000", 1_000_000), ("3KiB", 3 << 10), ("512MiB", 512 << 20)] {
-            assert_eq!(parse_bytes(text).unwrap(), expected);
-        }
-        assert_eq!((parse_bytes("1 GiB").unwrap(), parse_bytes("2TiB").unwrap()), (1 << 30, 2 << 40));
-        for text in ["", "GiB", "1GB", "1.5GiB", "-1", "1g", "99999999999999999999", "99999999999TiB"] {
-            let error = parse_bytes(text).unwrap_err().to_string();
-            assert!(error.starts_with("expected") && error.ends_with("as in 512MiB"), "{text}: {error}");
-        }
-    }
-
-    #[test]
     fn the_command_line_says_what_to_do_with_edges() {
         let default = options(&parse(&["a", "--out", "b"]).unwrap());
         assert_eq!(default, Options::default());
@@ -198,7 +168,11 @@ mod tests {
         };
         assert_eq!(all, expected);
         assert!(parse(&["a"]).unwrap_err().contains("--out"));
-        assert!(parse(&["a", "--out", "b", "--memory", "1GB"]).unwrap_err().contains("as in 512MiB"));
+        assert!(
+            parse(&["a", "--out", "b", "--memory", "1GB"])
+                .unwrap_err()
+                .contains("expected a number of bytes, as in 1000000, 512MiB")
+        );
         assert!(parse(&["a", "--out", "b", "--self-loops", "double"]).is_err());
     }
 
