@@ -32,8 +32,7 @@ impl Array {
         Self::open_in_any_order(path)?.in_rows()
     }
 
-    /// The same for arrays that may also lie column by column. Of these only
-    /// [`Array::for_each_integer`] is of use, which visits the values as they lie.
+    /// The same for arrays that may also lie column by column, which [`Array::order`] tells.
     pub(crate) fn open_in_any_order(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let mapping = Mapping::open(&path).map_err(|error| match error {
@@ -79,6 +78,14 @@ impl Array {
     /// Length of each dimension.
     pub(crate) fn shape(&self) -> &[usize] {
         &self.header.shape
+    }
+
+    /// Bytes of heap that the array takes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        match &self.bytes {
+            Bytes::Mapped(_) => 0,
+            Bytes::Owned(bytes) => bytes.len() as u64,
+        }
     }
 
     /// How the values lie.

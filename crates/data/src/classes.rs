@@ -25,9 +25,9 @@ pub(crate) fn from_array(array: &Array) -> Result<Vec<i32>> {
         Ok(())
     };
     match array.dtype() {
-        DType::F16 => for_each(array.elements::<f16>()?.iter().map(|value| value.to_f64()), push)?,
-        DType::F32 => for_each(array.elements::<f32>()?.iter().map(|&value| value.into()), push)?,
-        DType::F64 => for_each(array.elements::<f64>()?.iter().copied(), push)?,
+        DType::F16 => for_each(values::<f16>(array).map(f16::to_f64), push)?,
+        DType::F32 => for_each(values::<f32>(array).map(f64::from), push)?,
+        DType::F64 => for_each(values::<f64>(array), push)?,
         // Whole numbers that a double rounds are too large for a class in any case.
         _ => array.for_each_integer(|position, value| push(position, value as f64))?,
     }
@@ -49,6 +49,7 @@ pub(crate) fn from_table(path: impl Into<PathBuf>, n_rows: usize) -> Result<Vec<
         let class = class_of(row.parse(0, EXPECTED)?);
         classes.push(class.ok_or_else(|| row.bad(0, EXPECTED))?);
     }
+    classes.shrink_to_fit();
     Ok(classes)
 }
 
@@ -73,6 +74,11 @@ fn for_each(
         visit(position, value)?;
     }
     Ok(())
+}
+
+/// The elements of an array, which need not be aligned, without a copy.
+fn values<T: bytemuck::Pod>(array: &Array) -> impl Iterator<Item = T> {
+    array.value_bytes().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
 fn several_labels(path: &Path, n_columns: usize) -> Error {

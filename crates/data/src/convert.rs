@@ -10,6 +10,8 @@
 //! | what | bytes |
 //! |---|---|
 //! | where each node's edges end | 8 a node |
+//! | before that, labels and split of GraphBolt and OGB folders | 16 a node |
+//! | edges, and then features, of an OGB folder of archives | all of the array |
 //! | one bucket of edges, or the buffers of the buckets' files | what is left |
 //! | chunks and buffers | 499,712 |
 //!
@@ -33,13 +35,15 @@ use std::path::Path;
 
 use kiln_graph::{Duplicates, SelfLoops};
 
-use self::buckets::{Written, write_csc};
-use self::rest::{Sizes, copy_graph, copy_rest, refuse_options};
-use crate::folder::name_of;
+use self::buckets::{LEAST_ROOM, Written, write_csc};
+use self::rest::{Sizes, copy_graph, copy_rest, copy_stored, refuse_options};
+use crate::folder::{check_count, name_of};
 use crate::format::manifest::{self, Manifest};
 use crate::format::writer::SetWriter;
-use crate::{Error, Note, Result, format};
+use crate::stored::Stored;
+use crate::{Error, Kind, Note, Result, format, graphbolt, ogb, recognize};
 
+pub(crate) use self::buckets::FIXED_BYTES;
 pub(crate) use self::rest::n_nodes_of;
 pub(crate) use self::source::{EDGE_FILES, EdgeList};
 pub use self::source::{EdgeChunk, EdgeData, EdgeSource};
@@ -134,27 +138,39 @@ pub struct Converted {
 /// - such a folder with edges alone, without features, labels and split: the set is then a graph alone,
 ///   which [`format::open_graph`] opens;
 /// - an edge list alone: a file that ends in `.npy`, `.csv` or `.csv.gz`;
+/// - a folder that [`graphbolt::open`] or [`ogb::open`] opens. Its edges are sorted, with the reverse of each
+///   where OGB's library adds it; text is read line by line, and the arrays of OGB's archives are read whole;
 /// - a folder in kiln's form, which is copied.
 ///
-/// `edges.npy` is `[2, n_edges]` or `[n_edges, 2]`, `src.npy` and `dst.npy` are `[n_edges]`, of `i32`, `u32`,
-/// `i64` or `u64`. A text file has a source, a destination and perhaps a weight in each line; a first line
+/// Without options the bytes are those of [`format::write`] for the set that [`open`](crate::open) gives.
+///
+/// `edges.npy` is `[2, n_edges]` or `[n_edges, 2]` in any order, `src.npy` and `dst.npy` are `[n_edges]`, all
+/// of integers. A text file has a source, a destination and perhaps a weight in each line; a first line
 /// of names is skipped. `weights.npy` (`f32`) and `edge_types.npy` (`u8`) beside an edge list are in its
 /// order.
 ///
 /// # Errors
 /// [`Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
 /// [`Error::Memory`] for a memory that is too small, with the least that would do;
-/// [`Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set; [`Error::BadValue`],
-/// [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`], [`Error::Metadata`] and [`Error::Io`] for what
-/// is wrong in it. Nothing is left behind.
+/// [`Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set, [`Error::WrongKind`] for
+/// graphs to classify; [`Error::BadValue`], [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`],
+/// [`Error::Metadata`], [`Error::Unsupported`] and [`Error::Io`] for what is wrong in it. Nothing is left
+/// behind.
 pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options) -> Result<Converted> {
     let (input, out) = (input.as_ref(), out.as_ref());
+    match recognize(input) {
+        Ok(Kind::GraphBolt) => return convert_stored(input, graphbolt::read, out, options),
+        Ok(Kind::Ogb) => return convert_stored(input, ogb::read, out, options),
+        Ok(kind @ (Kind::Tu | Kind::Gin)) => return Err(kind.of_graphs(input)),
+        // What is no data set may be edges alone.
+        Ok(Kind::Kiln | Kind::Npy) | Err(_) => {}
+    }
     let about = std::fs::metadata(input).map_err(|source| Error::Io { path: input.to_owned(), source })?;
     if !about.is_dir() {
         let list = EdgeList::of_file(input)?;
         let mut set = SetWriter::create(out)?;
         let n_nodes = count_nodes(&list, None, options)?;
-        let written = write_csc(&list, n_nodes, options, &mut set)?;
+        let written = write_csc(&list, 0, n_nodes, options, &mut set)?;
         let notes = list.notes;
         return commit(set, name_of_file(input), n_nodes, written, Sizes::default(), notes);
     }
@@ -179,8 +195,39 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
     notes.extend(list.notes.iter().cloned());
     let n_nodes = count_nodes(&list, n_nodes_of(input)?, options)?;
     let sizes = copy_rest(input, n_nodes, &mut set, &mut notes)?;
-    let written = write_csc(&list, n_nodes, options, &mut set)?;
+    let written = write_csc(&list, 0, n_nodes, options, &mut set)?;
     commit(set, name_of(input), n_nodes, written, sizes, notes)
+}
+
+/// Converts a folder of another library: what is small first, which is then forgotten, then the edges, then
+/// the features.
+fn convert_stored(
+    folder: &Path,
+    read: impl Fn(&Path) -> Result<Stored>,
+    out: &Path,
+    options: &Options,
+) -> Result<Converted> {
+    let mut set = SetWriter::create(out)?;
+    let Stored { name, labels, split, features, edges, mut notes } = read(folder)?;
+    // That an array is converted on the way to the disk is no news.
+    notes.retain(|note| !matches!(note, Note::Converted { .. }));
+    let (n_nodes, n_classes, budget_bytes) = (labels.len(), labels.n_classes(), options.memory_bytes);
+    check_count(folder, "the number of nodes", options.n_nodes.unwrap_or(n_nodes), n_nodes)?;
+    let needed_bytes = FIXED_BYTES + 16 * n_nodes as u64 + LEAST_ROOM;
+    if budget_bytes < needed_bytes {
+        let what = format!("reading labels and split of {n_nodes} nodes");
+        return Err(Error::Memory { what, needed_bytes, budget_bytes });
+    }
+    features.check_memory(budget_bytes)?;
+    edges.source.check_memory(budget_bytes)?;
+    format::write_labels(&mut set, &labels, &split)?;
+    drop((labels, split));
+    let options = Options { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };
+    let list = edges.open()?;
+    let written = write_csc(&list, list.heap_bytes(), n_nodes, &options, &mut set)?;
+    drop(list);
+    let dim = copy_stored(&features, n_nodes, &mut set)?;
+    commit(set, name, n_nodes, written, Sizes { dim: Some(dim), n_classes: Some(n_classes) }, notes)
 }
 
 /// Writes the edges of any source as a graph alone in kiln's form, for [`format::open_graph`]. It has
@@ -197,7 +244,7 @@ pub fn write_graph(
 ) -> Result<Converted> {
     let mut set = SetWriter::create(out.as_ref())?;
     check_node_count(n_nodes)?;
-    let written = write_csc(source, n_nodes, options, &mut set)?;
+    let written = write_csc(source, 0, n_nodes, options, &mut set)?;
     commit(set, name.to_owned(), n_nodes, written, Sizes::default(), Vec::new())
 }
 

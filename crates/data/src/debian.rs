@@ -7,7 +7,8 @@ use kiln_feature::{Dense, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
 use serde::Deserialize;
 
-use crate::files::{Files, check};
+use crate::files::Files;
+use crate::folder::check_count;
 use crate::{Dataset, Error, Names, Result, Split};
 
 const FORMAT: u32 = 1;
@@ -89,7 +90,7 @@ fn load(files: Files<'_>) -> Result<Dataset> {
     let names = load_names(&files)?;
     let n_nodes = names.len();
     let labels: Vec<i8> = files.read_npy("labels.npy.gz")?;
-    check("labels.npy.gz", "the number of nodes", n_nodes, labels.len())?;
+    check_count("labels.npy.gz", "the number of nodes", n_nodes, labels.len())?;
     let labels: Vec<i32> = labels.into_iter().map(i32::from).collect();
     let split = load_split(&files, &labels)?;
     let labels = Labels::new(labels, manifest.class_names.len());
@@ -123,7 +124,7 @@ fn load_graph(files: &Files<'_>, n_nodes: usize, n_types: usize) -> Result<Csc> 
     let types: Vec<u8> = files.read_npy("edge_types.npy.gz")?;
     let largest = types.iter().map(|&ty| usize::from(ty) + 1).max().unwrap_or(0);
     if largest > n_types || n_types > 128 {
-        check("edge_types.npy.gz", "the number of types", n_types, largest)?;
+        check_count("edge_types.npy.gz", "the number of types", n_types, largest)?;
     }
     let builder = CscBuilder::new(n_nodes).symmetrize().edge_types(&types).reverse_type_offset(n_types as u8);
     Ok(builder.build(&srcs, &dsts)?)
@@ -132,7 +133,7 @@ fn load_graph(files: &Files<'_>, n_nodes: usize, n_types: usize) -> Result<Csc> 
 fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
     const NO_PART: u8 = 255;
     let parts: Vec<u8> = files.read_npy("split.npy.gz")?;
-    check("split.npy.gz", "the number of nodes", labels.len(), parts.len())?;
+    check_count("split.npy.gz", "the number of nodes", labels.len(), parts.len())?;
     let mut split = [const { Vec::new() }; 3];
     for (node, (&part, &label)) in parts.iter().zip(labels).enumerate() {
         let members = match part {
@@ -148,7 +149,12 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
             }
         };
         if label < 0 {
-            check("split.npy.gz", "the part of an unlabelled node", usize::from(NO_PART), usize::from(part))?;
+            check_count(
+                "split.npy.gz",
+                "the part of an unlabelled node",
+                usize::from(NO_PART),
+                usize::from(part),
+            )?;
         }
         members.push(NodeId(node as u32));
     }
@@ -198,18 +204,23 @@ fn load_word_vectors(files: &Files<'_>, n_nodes: usize) -> Result<WordVectors> {
     let n_words = idf.len();
     let dim = vectors.len() / n_words.max(1);
     if dim == 0 {
-        check("word_vectors.npy.gz", "the number of values", n_words.max(1), vectors.len())?;
+        check_count("word_vectors.npy.gz", "the number of values", n_words.max(1), vectors.len())?;
     }
-    check("word_vectors.npy.gz", "the number of values", n_words * dim, vectors.len())?;
-    check("word_indptr.npy.gz", "the length", n_nodes + 1, indptr.len())?;
-    check("word_indptr.npy.gz", "the last entry", words.len(), indptr[n_nodes] as usize)?;
+    check_count("word_vectors.npy.gz", "the number of values", n_words * dim, vectors.len())?;
+    check_count("word_indptr.npy.gz", "the length", n_nodes + 1, indptr.len())?;
+    check_count("word_indptr.npy.gz", "the last entry", words.len(), indptr[n_nodes] as usize)?;
     if let Some(fall) = indptr.windows(2).find(|pair| pair[1] < pair[0]) {
-        check("word_indptr.npy.gz", "an entry below the one before it", fall[0] as usize, fall[1] as usize)?;
+        check_count(
+            "word_indptr.npy.gz",
+            "an entry below the one before it",
+            fall[0] as usize,
+            fall[1] as usize,
+        )?;
     }
     if let Some(&word) = words.iter().find(|&&word| usize::from(word) >= n_words) {
-        check("words.npy.gz", "a word beyond the last", n_words - 1, usize::from(word))?;
+        check_count("words.npy.gz", "a word beyond the last", n_words - 1, usize::from(word))?;
     }
-    check("scales.npy.gz", "the number of words", n_words, scales.len())?;
+    check_count("scales.npy.gz", "the number of words", n_words, scales.len())?;
     let mut weighted: Vec<f32> = vectors.into_iter().map(f32::from).collect();
     for ((vector, scale), idf) in weighted.chunks_exact_mut(dim).zip(&scales).zip(&idf) {
         for value in vector {

@@ -67,16 +67,3 @@ impl Files<'_> {
         }
     }
 }
-
-/// Checks a number that one file states against another's.
-pub(crate) fn check(file: impl Into<PathBuf>, what: &'static str, expected: usize, got: usize) -> Result<()> {
-    if expected != got {
-        return Err(Error::Inconsistent {
-            file: file.into(),
-            what,
-            expected: expected as u64,
-            got: got as u64,
-        });
-    }
-    Ok(())
-}

@@ -44,7 +44,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
         None => open_graph(folder, &mut notes)?,
         Some(list) => {
             let n_nodes = n_nodes_of(folder)?.map_or_else(|| list.count_nodes(), Ok)?;
-            list.build(n_nodes, &mut notes)?
+            list.build_noted(n_nodes, &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();
@@ -110,10 +110,15 @@ pub(crate) fn required(folder: &Path, names: &[&str], what: &str) -> Result<Path
 }
 
 /// Checks a number that one file states against another's.
-pub(crate) fn check_count(file: &Path, what: &'static str, expected: usize, got: usize) -> Result<()> {
+pub(crate) fn check_count(
+    file: impl AsRef<Path>,
+    what: &'static str,
+    expected: usize,
+    got: usize,
+) -> Result<()> {
     if expected != got {
         return Err(Error::Inconsistent {
-            file: file.into(),
+            file: file.as_ref().to_owned(),
             what,
             expected: expected as u64,
             got: got as u64,

@@ -20,7 +20,7 @@ pub(crate) mod writer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_feature::{FeatureSource, Labels, RowBuf, RowType};
 use kiln_graph::Csc;
 
 use self::manifest::{ElementType, Manifest};
@@ -28,7 +28,7 @@ use self::set::Set;
 use self::writer::SetWriter;
 use crate::check::for_each_rows;
 use crate::folder::check_count;
-use crate::{Dataset, Error, Result};
+use crate::{Dataset, Error, Result, Split};
 
 pub use self::verify::{Verified, verify};
 
@@ -73,10 +73,10 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
 /// than classes; [`Error::Feature`] for rows that cannot be read; [`Error::Io`].
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
-    check_count(data.name.as_ref(), "the number of feature rows", n_nodes, data.features.n_rows())?;
-    check_count(data.name.as_ref(), "the number of labels", n_nodes, data.labels.len())?;
+    check_count(&data.name, "the number of feature rows", n_nodes, data.features.n_rows())?;
+    check_count(&data.name, "the number of labels", n_nodes, data.labels.len())?;
     if !data.names.is_empty() {
-        check_count(data.name.as_ref(), "the number of node names", n_nodes, data.names.len())?;
+        check_count(&data.name, "the number of node names", n_nodes, data.names.len())?;
     }
     let manifest = Manifest {
         format: manifest::VERSION,
@@ -93,10 +93,7 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let mut set = SetWriter::create(folder.as_ref())?;
     write_graph(&mut set, &data.graph)?;
     write_features(&mut set, &*data.features)?;
-    set.put("labels.npy", ElementType::I32, data.labels.as_slice())?;
-    for ((_, nodes), file) in data.split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
-        set.put(file, ElementType::U32, nodes)?;
-    }
+    write_labels(&mut set, &data.labels, &data.split)?;
     if !data.names.is_empty() {
         set.put("names_text.npy", ElementType::U8, data.names.text())?;
         set.put("names_ends.npy", ElementType::U32, data.names.ends())?;
@@ -112,6 +109,15 @@ fn write_graph(set: &mut SetWriter, graph: &Csc) -> Result<()> {
     }
     if let Some(types) = graph.edge_types() {
         set.put("edge_types.npy", ElementType::U8, types)?;
+    }
+    Ok(())
+}
+
+/// Writes the labels and the split.
+pub(crate) fn write_labels(set: &mut SetWriter, labels: &Labels, split: &Split) -> Result<()> {
+    set.put("labels.npy", ElementType::I32, labels.as_slice())?;
+    for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
+        set.put(file, ElementType::U32, nodes)?;
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ impl GraphDataset {
         labels.validate()?;
         check_offsets(&name, &node_offsets, graph.n_nodes())?;
         check_edges(&name, &node_offsets, &graph)?;
-        check_count(name.as_ref(), "the number of graph labels", node_offsets.len() - 1, labels.len())?;
+        check_count(&name, "the number of graph labels", node_offsets.len() - 1, labels.len())?;
         Ok(Self {
             name,
             class_names: numbers(labels.n_classes()),
@@ -80,7 +80,7 @@ impl GraphDataset {
     /// [`Error::Inconsistent`] unless there is one row a node.
     pub fn with_features(self, features: Arc<dyn FeatureSource>) -> Result<Self> {
         let n_nodes = self.graph.n_nodes();
-        check_count(self.name.as_ref(), "the number of feature rows", n_nodes, features.n_rows())?;
+        check_count(&self.name, "the number of feature rows", n_nodes, features.n_rows())?;
         Ok(Self { features: Some(features), ..self })
     }
 
@@ -90,7 +90,7 @@ impl GraphDataset {
     /// [`Error::Inconsistent`] unless there is one label a node, [`Error::Feature`] for one that is no class.
     pub fn with_node_labels(self, labels: Labels) -> Result<Self> {
         labels.validate()?;
-        check_count(self.name.as_ref(), "the number of node labels", self.graph.n_nodes(), labels.len())?;
+        check_count(&self.name, "the number of node labels", self.graph.n_nodes(), labels.len())?;
         let node_label_names = numbers(labels.n_classes());
         Ok(Self { node_labels: Some(Arc::new(labels)), node_label_names, ..self })
     }
@@ -169,12 +169,12 @@ impl fmt::Display for GraphDataset {
 
 fn check_offsets(name: &str, offsets: &[u32], n_nodes: usize) -> Result<()> {
     let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
-        return check_count(name.as_ref(), "the number of node offsets", 2, 0);
+        return check_count(name, "the number of node offsets", 2, 0);
     };
     if offsets.len() < 2 {
-        return check_count(name.as_ref(), "the number of node offsets", 2, offsets.len());
+        return check_count(name, "the number of node offsets", 2, offsets.len());
     }
-    check_count(name.as_ref(), "the first node offset", 0, first as usize)?;
+    check_count(name, "the first node offset", 0, first as usize)?;
     if let Some(graph) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
         return Err(Error::BadValue {
             path: name.into(),
@@ -184,7 +184,7 @@ fn check_offsets(name: &str, offsets: &[u32], n_nodes: usize) -> Result<()> {
             found: offsets[graph + 1].to_string(),
         });
     }
-    check_count(name.as_ref(), "the last node offset", n_nodes, last as usize)
+    check_count(name, "the last node offset", n_nodes, last as usize)
 }
 
 /// Checks that both ends of each edge are in one graph. The graph is valid and the offsets are.

@@ -1,16 +1,15 @@
 //! Data sets for DGL GraphBolt: a folder with `metadata.yaml`, which names the files and what they hold.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{Buf, CscBuilder, NodeId};
+use kiln_feature::Labels;
+use kiln_graph::{Buf, NodeId};
 
 use crate::arrays::Array;
-use crate::coo::{Coo, check_n_nodes};
-use crate::folder::{check_count, check_n_classes, check_split, find, name_of, numbers, required};
+use crate::folder::{check_count, check_n_classes, check_split, find, name_of, required};
+use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::yaml::{Entry, Yaml};
-use crate::{Dataset, Error, Names, Note, Result, Split, classes};
+use crate::{Dataset, Error, Note, Result, Split, classes};
 
 /// The task to take where there are several.
 const TASK: &str = "node_classification";
@@ -46,7 +45,11 @@ const LABELS: &str = "labels";
 /// several types, [`Error::Metadata`] for entries and [`Error::BadLine`] for lines that cannot be used,
 /// [`Error::BadValue`], [`Error::Inconsistent`] and [`Error::Npy`] for arrays.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
-    let folder = folder.as_ref();
+    read(folder.as_ref())?.read()
+}
+
+/// Reads what is small, and looks where the rest is.
+pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let path = metadata_path(folder)?;
     let yaml = Yaml::read(&path)?;
     let root = Entry::root(&path, &yaml);
@@ -60,22 +63,13 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
     note_unused(&graph.list_of("feature_data")?, None, &mut notes)?;
     // Features come first: they show that there are as many nodes before arrays are made for so many.
-    let features = read_features(folder, &root, node_type, n_nodes, &mut notes)?;
-    let graph = read_edges(folder, &edges, n_nodes)?.build(CscBuilder::new(n_nodes))?;
+    let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
+    let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
     let (labels, split) = read_task(folder, &task, node_type, n_nodes, &mut notes)?;
     check_split(&path, &split, &labels, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
-    Ok(Dataset {
-        name: name.map_or_else(|| name_of(folder), str::to_owned),
-        graph: Arc::new(graph),
-        features: Arc::new(features),
-        class_names: numbers(labels.n_classes()),
-        labels: Arc::new(labels),
-        split,
-        names: Arc::new(Names::default()),
-        edge_type_names: Vec::new(),
-        notes,
-    })
+    let name = name.map_or_else(|| name_of(folder), str::to_owned);
+    Ok(Stored { name, labels, split, features: Source::Mapped(features), edges, notes })
 }
 
 fn metadata_path(folder: &Path) -> Result<PathBuf> {
@@ -180,33 +174,33 @@ fn check_type(entry: &Entry<'_>, node_type: Option<&str>) -> Result<()> {
     if of_others { Err(stated.bad(format!("{node_type}, the only node type"))) } else { Ok(()) }
 }
 
-fn read_edges(folder: &Path, edges: &Entry<'_>, n_nodes: usize) -> Result<Coo> {
+fn find_edges(folder: &Path, edges: &Entry<'_>) -> Result<Source> {
     let format = edges.require("format", "numpy or csv")?;
     match format.text()? {
         "csv" => {
             let path = edges.require("path", "the name of a file")?;
-            Coo::from_table(folder.join(path.text()?), n_nodes)
+            Ok(Source::Table(folder.join(path.text()?)))
         }
-        "numpy" | "torch" => Coo::from_array(&Array::open_in_any_order(numpy(folder, edges)?)?, n_nodes),
+        "numpy" | "torch" => Ok(Source::Mapped(Array::open_in_any_order(numpy(folder, edges)?)?)),
         _ => Err(format.bad("numpy or csv")),
     }
 }
 
-fn read_features(
+fn find_features(
     folder: &Path,
     root: &Entry<'_>,
     node_type: Option<&str>,
     n_nodes: usize,
     notes: &mut Vec<Note>,
-) -> Result<Dense> {
+) -> Result<Array> {
     let all = root.list_of("feature_data")?;
     let position = the_feature(root, &all)?;
     note_unused(&all, Some(position), notes)?;
     check_type(&all[position], node_type)?;
     let path = numpy(folder, &all[position])?;
-    let rows = Array::open(&path)?.rows(notes)?;
-    check_count(&path, "the number of feature rows", n_nodes, rows.n_rows())?;
-    Ok(rows)
+    let array = Array::open(&path)?;
+    check_count(&path, "the number of feature rows", n_nodes, array.row_shape()?.0)?;
+    Ok(array)
 }
 
 /// Which features to use.

@@ -80,11 +80,18 @@ pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
         Kind::Npy => npy::open(path),
         Kind::GraphBolt => graphbolt::open(path),
         Kind::Ogb => ogb::open(path),
-        kind @ (Kind::Tu | Kind::Gin) => Err(Error::WrongKind {
+        kind @ (Kind::Tu | Kind::Gin) => Err(kind.of_graphs(path)),
+    }
+}
+
+impl Kind {
+    /// An error for a graph classification set where one for node classification is needed.
+    pub(crate) fn of_graphs(self, path: &Path) -> Error {
+        Error::WrongKind {
             path: path.to_owned(),
-            kind: format!("{kind} (graph classification)"),
+            kind: format!("{self} (graph classification)"),
             expected: "a node classification set",
-        }),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Data sets: the built-in [`debian_packages`] and [`mutag`], [`synthetic`] graphs, graphs to classify in the
 //! formats of [`gin`] and [`tu`], and whatever folder [`open`] recognises: kiln's own form on disk
 //! ([`mod@format`]), `.npy` arrays ([`npy`]), [`graphbolt`]'s and [`ogb`]'s. [`convert`] makes kiln's form of
-//! edge lists that do not fit the memory.
+//! folders and edge lists that do not fit the memory.
 //!
 //! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
 //!
@@ -17,7 +17,6 @@ mod arrays;
 mod check;
 mod classes;
 pub mod convert;
-mod coo;
 mod dataset;
 mod debian;
 mod draws;
@@ -36,6 +35,7 @@ pub mod npy;
 mod npz;
 pub mod ogb;
 mod relabel;
+mod stored;
 pub mod synthetic;
 mod text;
 pub mod tu;

@@ -41,6 +41,11 @@ impl Npz {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
+    /// Bytes of an array, as the archive's directory states them; 0 for one that cannot be read.
+    pub(crate) fn array_bytes(&mut self, name: &str) -> u64 {
+        self.archive.by_name(&format!("{name}.npy")).map_or(0, |file| file.size())
+    }
+
     /// An array, read into memory. Messages call it `data.npz/NAME.npy`.
     pub(crate) fn array(&mut self, name: &str) -> Result<Array> {
         let (path, bytes) = self.member(name)?;

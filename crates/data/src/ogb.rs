@@ -3,16 +3,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{CscBuilder, NodeId};
+use kiln_feature::Labels;
+use kiln_graph::NodeId;
 
-use crate::coo::{Coo, check_n_nodes};
-use crate::folder::{check_count, check_split, find, name_of, numbers, required};
+use crate::folder::{check_count, check_split, find, name_of, required};
 use crate::npz::Npz;
+use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::text::Table;
-use crate::{Dataset, Error, Names, Note, Result, Split, classes};
+use crate::{Dataset, Error, Note, Result, Split, classes};
 
 /// The names that each file may have.
 const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];
@@ -48,7 +47,7 @@ const REVERSED: [&str; 2] = ["products", "proteins"];
 /// [`open_with_split`]), and for all that the files may hold that cannot be.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let folder = folder.as_ref();
-    read(folder, &the_split(folder)?)
+    read(folder)?.read()
 }
 
 /// Opens an OGB folder with the split scheme of this name: a folder in `split`.
@@ -57,7 +56,12 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 /// As for [`open`].
 pub fn open_with_split(folder: impl AsRef<Path>, scheme: &str) -> Result<Dataset> {
     let folder = folder.as_ref();
-    read(folder, &folder.join("split").join(scheme))
+    read_with(folder, &folder.join("split").join(scheme))?.read()
+}
+
+/// Reads what is small, and looks where the rest is.
+pub(crate) fn read(folder: &Path) -> Result<Stored> {
+    read_with(folder, &the_split(folder)?)
 }
 
 /// Whether a folder looks like one of OGB's.
@@ -68,39 +72,28 @@ pub(crate) fn is_one(folder: &Path) -> bool {
 
 /// What stands in `raw`.
 struct Raw {
-    edges: Coo,
-    features: Dense,
+    edges: Edges,
+    features: Source,
     classes: Vec<i32>,
 }
 
-fn read(folder: &Path, split_folder: &Path) -> Result<Dataset> {
+fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     let raw_folder = folder.join("raw");
     check_supported(folder, &raw_folder)?;
     let mut notes = Vec::new();
     let is_text = !raw_folder.join(ARCHIVE).exists();
-    let raw = if is_text { read_text(&raw_folder, &mut notes)? } else { read_npz(&raw_folder, &mut notes)? };
+    let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
     let n_nodes = raw.classes.len();
     let name = name_of(folder);
-    let mut builder = CscBuilder::new(n_nodes);
     if is_text && has_reverse_edges_added(&name) {
-        builder = builder.symmetrize();
+        raw.edges.is_symmetrized = true;
         notes.push(Note::ReverseEdgesAdded { reason: format!("OGB's own library does so for {name}") });
     }
     let n_classes = classes::n_classes(&raw.classes);
     let labels = Labels::new(raw.classes, n_classes);
     let split = read_split(split_folder, n_nodes, &mut notes)?;
     check_split(split_folder, &split, &labels, &mut notes)?;
-    Ok(Dataset {
-        name,
-        graph: Arc::new(raw.edges.build(builder)?),
-        features: Arc::new(raw.features),
-        labels: Arc::new(labels),
-        split,
-        names: Arc::new(Names::default()),
-        class_names: numbers(n_classes),
-        edge_type_names: Vec::new(),
-        notes,
-    })
+    Ok(Stored { name, labels, split, features: raw.features, edges: raw.edges, notes })
 }
 
 /// The folder of the only split scheme.
@@ -144,7 +137,7 @@ fn has_reverse_edges_added(name: &str) -> bool {
     REVERSED.contains(&name)
 }
 
-fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<Raw> {
+fn read_text(raw: &Path) -> Result<Raw> {
     let edges = required(
         raw,
         &EDGES,
@@ -152,16 +145,16 @@ fn read_text(raw: &Path, notes: &mut Vec<Note>) -> Result<Raw> {
     )?;
     let (nodes_path, n_nodes) = read_count(raw, ["num-node-list.csv.gz", "num-node-list.csv"])?;
     let n_nodes = check_n_nodes(&nodes_path, n_nodes)?;
-    // Labels and features come first: they show that there are as many nodes before arrays are made for so
-    // many.
+    // They show that there are as many nodes, before arrays are made for so many.
     let labels = required(raw, &LABELS, "the class of each node: only node property sets have one")?;
     let classes = classes::from_table(&labels, n_nodes)?;
     check_count(&labels, "the number of lines", n_nodes, classes.len())?;
-    let features = read_features(raw, n_nodes, notes)?;
-    let edges_read = Coo::from_table(&edges, n_nodes)?;
-    let (path, n_edges) = read_count(raw, ["num-edge-list.csv.gz", "num-edge-list.csv"])?;
-    check_count(&path, "the number of edges", edges_read.n_edges(), n_edges as usize)?;
-    Ok(Raw { edges: edges_read, features, classes })
+    let Some(features) = find(raw, &FEATURES) else {
+        return Err(no_features(raw, "node-feat.csv.gz, a line for each node"));
+    };
+    let n_stated = Some(read_count(raw, ["num-edge-list.csv.gz", "num-edge-list.csv"])?);
+    let edges = Edges { source: Source::Table(edges), n_stated, is_symmetrized: false };
+    Ok(Raw { edges, features: Source::Table(features), classes })
 }
 
 /// The number in a file of one line, and the file.
@@ -180,36 +173,7 @@ fn read_count(raw: &Path, names: [&str; 2]) -> Result<(PathBuf, u64)> {
     }
 }
 
-fn read_features(raw: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Dense> {
-    const EXPECTED: &str = "a finite number";
-    let Some(path) = find(raw, &FEATURES) else {
-        return Err(no_features(raw, "node-feat.csv.gz, a line for each node"));
-    };
-    let mut table = Table::open(&path)?;
-    let (mut values, mut dim, mut n_rows) = (Vec::new(), 1, 0);
-    while let Some(row) = table.next_row()? {
-        if n_rows == n_nodes {
-            return Err(row.bad(0, &format!("no more than {n_nodes} lines, one a node")));
-        }
-        (dim, n_rows) = (row.n_fields(), n_rows + 1);
-        for field in 0..dim {
-            let value: f32 = row.parse(field, EXPECTED)?;
-            if !value.is_finite() {
-                return Err(row.bad(field, EXPECTED));
-            }
-            values.push(value);
-        }
-    }
-    check_count(&path, "the number of lines", n_nodes, n_rows)?;
-    notes.push(Note::Converted {
-        path,
-        from: format!("{n_rows} lines of text"),
-        to: "32-bit floats in memory: features are mapped from .npy files".into(),
-    });
-    Ok(Dense::from_f32(values, dim)?)
-}
-
-fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<Raw> {
+fn read_npz(raw: &Path) -> Result<Raw> {
     let mut archive = Npz::open(raw.join(ARCHIVE))?;
     let n_nodes = count_of(&mut archive, "num_nodes_list")?;
     let n_nodes = check_n_nodes(archive.path(), n_nodes)?;
@@ -220,20 +184,15 @@ fn read_npz(raw: &Path, notes: &mut Vec<Note>) -> Result<Raw> {
     if !archive.has("node_feat") {
         return Err(no_features(archive.path(), "node_feat"));
     }
-    let rows = archive.array("node_feat")?;
-    let features = rows.rows(notes)?;
-    check_count(rows.path(), "the number of feature rows", n_nodes, features.n_rows())?;
-    notes.push(Note::Converted {
-        path: rows.path().to_owned(),
-        from: format!("{n_nodes} rows of an archive"),
-        to: "memory: features are mapped from .npy files".into(),
-    });
-    drop(rows);
     let n_edges = count_of(&mut archive, "num_edges_list")?;
-    let edges = archive.array_in_any_order("edge_index")?;
-    let coo = Coo::from_array(&edges, n_nodes)?;
-    check_count(edges.path(), "the number of edges", n_edges as usize, coo.n_edges())?;
-    Ok(Raw { edges: coo, features, classes })
+    let path = archive.path().to_owned();
+    let member = |name| Source::Member { archive: path.clone(), name };
+    let edges = Edges {
+        source: member("edge_index"),
+        n_stated: Some((path.clone(), n_edges)),
+        is_symmetrized: false,
+    };
+    Ok(Raw { edges, features: member("node_feat"), classes })
 }
 
 /// The number in an array of one.
@@ -284,6 +243,7 @@ fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Sp
             }
             nodes.push(NodeId(node));
         }
+        nodes.shrink_to_fit();
         Ok(nodes)
     };
     Ok(Split { train: part("train")?.into(), val: part("valid")?.into(), test: part("test")?.into() })

@@ -1,26 +1,19 @@
 //! Conversion within a memory gives the bytes that the builder and the writer give in memory.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::collections::BTreeMap;
+mod common;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use half::f16;
 use kiln_data::convert::{self, Converted, EdgeChunk, EdgeData, EdgeSource, Options, convert};
-use kiln_data::npy::{self, Element};
-use kiln_data::{Dataset, Error, Result, format};
+use kiln_data::npy;
+use kiln_data::{Dataset, Result, format};
 use kiln_graph::{Csc, CscBuilder, Duplicates, SelfLoops};
 
-fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
-    fs::write(folder.join(name), npy::write(values, shape)).unwrap();
-}
-
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-    entries.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
-}
+use common::{contents, contents_names, convert_with_least, numbers, put};
 
 /// An edge list in memory, with numbers that only depend on the seed.
 struct List {
@@ -29,15 +22,6 @@ struct List {
     dsts: Vec<u32>,
     weights: Vec<f32>,
     types: Vec<u8>,
-}
-
-/// A generator of which nothing is asked but to be the same everywhere.
-fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move |below| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    }
 }
 
 /// Few nodes, so that there are duplicates and self loops; the low ones have most of the edges, and the last
@@ -107,22 +91,6 @@ fn all_options() -> Vec<Options> {
     all
 }
 
-/// Converts with the least memory that will do, as the errors tell it.
-fn convert_with_least(input: &Path, out: &Path, options: &Options) -> (Converted, Options) {
-    let mut options = Options { memory_bytes: 1, ..*options };
-    loop {
-        match convert(input, out, &options) {
-            Ok(converted) => return (converted, options),
-            Err(Error::Memory { needed_bytes, budget_bytes, .. }) => {
-                assert_eq!(budget_bytes, options.memory_bytes);
-                assert!(budget_bytes < needed_bytes);
-                options.memory_bytes = needed_bytes;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
 /// Every combination of options, in one bucket, in some files, and with the least memory.
 fn check_same_bytes(list: &List, data: EdgeData) {
     let root = tempfile::tempdir().unwrap();
@@ -153,10 +121,6 @@ fn check_same_bytes(list: &List, data: EdgeData) {
         assert!(some.n_buckets > 1 && some.n_readings < least.n_readings, "{some:?}");
     }
     assert!(contents_names(root.path()).iter().all(|name| !name.contains("unfinished")));
-}
-
-fn contents_names(folder: &Path) -> Vec<String> {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[test]
@@ -298,5 +262,22 @@ fn a_source_that_changes_or_lies_gives_an_error() {
             }
             assert_eq!(contents_names(root.path()), [""; 0]);
         }
+    }
+}
+
+#[test]
+fn sizes_are_bytes_or_have_a_unit() {
+    let parse = convert::parse_bytes;
+    for (text, expected) in
+        [("0", 0), ("1000000", 1_000_000), ("7B", 7), ("3KiB", 3 << 10), ("512MiB", 512 << 20)]
+    {
+        assert_eq!(parse(text).unwrap(), expected);
+    }
+    assert_eq!((parse("1 GiB").unwrap(), parse("2TiB").unwrap()), (1 << 30, 2 << 40));
+    for text in ["", "GiB", "1GB", "1.5GiB", "-1", "1g", "99999999999999999999", "99999999999TiB"] {
+        let error = parse(text).unwrap_err().to_string();
+        let expected =
+            format!("a size is {text:?}, expected a number of bytes, as in 1000000, 512MiB or 2GiB");
+        assert_eq!(error, expected);
     }
 }

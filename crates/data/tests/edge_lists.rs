@@ -1,6 +1,8 @@
 //! Edge lists in all their forms: read into memory and converted, and every way to be none.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod common;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -13,9 +15,7 @@ use kiln_data::{Error, Note, Result, format};
 use kiln_graph::Csc;
 use tempfile::TempDir;
 
-fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
-    fs::write(folder.join(name), npy::write(values, shape)).unwrap();
-}
+use common::{by_columns, put};
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -63,15 +63,19 @@ fn check(folder: &Path) -> Vec<String> {
     said
 }
 
-/// The ids of both ends in an element type, in the three shapes that arrays may have.
+/// The ids of both ends in an element type, in the shapes and orders that arrays may have.
 fn check_arrays<T: Element>(convert: impl Fn(u8) -> T) {
     let ids = |ends: &[u8]| ends.iter().map(|&id| convert(id)).collect::<Vec<T>>();
     let by_rows = ids(&[SRCS, DSTS].concat());
-    let by_columns: Vec<T> = SRCS.iter().zip(&DSTS).flat_map(|(&src, &dst)| ids(&[src, dst])).collect();
+    let pairs: Vec<T> = SRCS.iter().zip(&DSTS).flat_map(|(&src, &dst)| ids(&[src, dst])).collect();
     let folder = folder();
     put(folder.path(), "edges.npy", &by_rows, &[2, 4]);
     assert_eq!(check(folder.path()), [""; 0]);
-    put(folder.path(), "edges.npy", &by_columns, &[4, 2]);
+    put(folder.path(), "edges.npy", &pairs, &[4, 2]);
+    assert_eq!(check(folder.path()), [""; 0]);
+    fs::write(folder.path().join("edges.npy"), by_columns(&pairs, &[2, 4])).unwrap();
+    assert_eq!(check(folder.path()), [""; 0]);
+    fs::write(folder.path().join("edges.npy"), by_columns(&by_rows, &[4, 2])).unwrap();
     assert_eq!(check(folder.path()), [""; 0]);
     fs::remove_file(folder.path().join("edges.npy")).unwrap();
     put(folder.path(), "src.npy", &ids(&SRCS), &[4]);
@@ -81,6 +85,7 @@ fn check_arrays<T: Element>(convert: impl Fn(u8) -> T) {
 
 #[test]
 fn arrays_of_each_integer_and_shape_give_the_graph() {
+    check_arrays(u8::from);
     check_arrays(i32::from);
     check_arrays(u32::from);
     check_arrays(i64::from);
@@ -281,6 +286,10 @@ fn lines_that_are_no_edges_are_named() {
         ("0 1\n", 1, "a source, a destination and perhaps a weight, separated by commas"),
         ("0,1,2,3\n", 1, "a source, a destination and perhaps a weight, separated by commas"),
         ("0,1,heavy\n", 1, "a weight"),
+        ("0,1\n\n\n1,4\n", 4, "a node, 0 to 4 - 1"),
+        ("\r\n\n0,1\r\n\r\n1,4", 5, "a node, 0 to 4 - 1"),
+        ("\n\n0,1\n\n0\n", 5, "2 fields, as the first line has"),
+        ("\n0 1\n", 2, "a source, a destination and perhaps a weight, separated by commas"),
         ("0,1\n\u{fffd},2\n", 2, "a node, 0 to 4 - 1"),
     ] {
         let error = refusal(|at| fs::write(at.join("edges.csv"), text).unwrap());

@@ -1,6 +1,8 @@
 //! OGB's folders as data sets: text and archives, and every way to be none.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod common;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -12,6 +14,8 @@ use kiln_graph::NodeId;
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
+
+use common::by_columns;
 
 fn gz(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
@@ -121,14 +125,10 @@ fn archives_are_read() {
 fn edges_of_archives_may_lie_pair_by_pair() {
     let folder = folder_of_archives(CompressionMethod::Deflated);
     let mut members = members();
-    let pairs = npy::write(&[0_i64, 1, 2, 1, 1, 1, 3, 0], &[2, 4]);
-    let at = pairs.windows(5).position(|word| word == b"False").unwrap();
-    members[0].1 = [&pairs[..at], &b"True "[..], &pairs[at + 5..]].concat();
+    members[0].1 = by_columns(&[0_i64, 1, 2, 1, 1, 1, 3, 0], &[2, 4]);
     archive(&folder.path().join("raw/data.npz"), CompressionMethod::Deflated, &members);
     check(&ogb::open(folder.path()).unwrap());
-    let features = npy::write(&[0.0_f32; 8], &[4, 2]);
-    let at = features.windows(5).position(|word| word == b"False").unwrap();
-    members[1].1 = [&features[..at], &b"True "[..], &features[at + 5..]].concat();
+    members[1].1 = by_columns(&[0.0_f32; 8], &[4, 2]);
     archive(&folder.path().join("raw/data.npz"), CompressionMethod::Deflated, &members);
     let error = ogb::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("data.npz/node_feat.npy: the values lie column by column"), "{error}");
@@ -311,7 +311,7 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
         ),
         (
             member("edge_index.npy", array(&[0.0_f32; 8], &[2, 4])),
-            "the elements are <f4, expected <i4 or <i8",
+            "the elements are <f4, expected <i4, <u4, <i8 or <u8",
         ),
         (member("node_feat.npy", None), "a graph without node features is not supported: add node_feat"),
         (

@@ -56,6 +56,34 @@ fn check_conversion(root: &Path) {
     check("symmetric with data", &options);
 }
 
+/// Text whose rows and edges are larger than the memory.
+fn check_text(root: &Path) {
+    const BUDGET: usize = 1 << 20;
+    let (n_nodes, n_edges, dim) = (10_000, 300_000, 256);
+    let put = |name: &str, text: String| {
+        let path = root.join("ogbn_products").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let lines = |n: usize, line: &dyn Fn(usize) -> String| (0..n).map(|i| line(i) + "\n").collect::<String>();
+    put("raw/edge.csv", lines(n_edges, &|i| format!("{},{}", i % n_nodes, i * 7 % n_nodes)));
+    put("raw/num-node-list.csv", format!("{n_nodes}\n"));
+    put("raw/num-edge-list.csv", format!("{n_edges}\n"));
+    put("raw/node-label.csv", lines(n_nodes, &|i| (i % 9).to_string()));
+    put("raw/node-feat.csv", lines(n_nodes, &|i| vec![(i % 100).to_string(); dim].join(",")));
+    for (part, name) in ["train", "valid", "test"].iter().enumerate() {
+        put(&format!("split/any/{name}.csv"), lines(n_nodes / 3, &|i| (3 * i + part).to_string()));
+    }
+    assert!(2 * BUDGET < 8 * n_edges && 8 * BUDGET < 4 * dim * n_nodes);
+    let options = Options { memory_bytes: BUDGET as u64, ..Options::default() };
+    let mut n_buckets = 0;
+    let (input, out) = (root.join("ogbn_products"), root.join("text"));
+    let peak = peak_bytes(|| n_buckets = convert(&input, out, &options).unwrap().n_buckets);
+    println!("text: {peak} bytes at the peak, {n_buckets} buckets");
+    assert!(n_buckets > 3, "{n_buckets} buckets");
+    assert!(peak <= BUDGET + BUDGET / 10, "{peak} bytes at the peak, {BUDGET} are allowed");
+}
+
 /// Features that are as large as the rest together, mapped.
 fn check_writing(root: &Path) {
     let (n_nodes, dim) = (50_000, 64);
@@ -85,5 +113,6 @@ fn check_writing(root: &Path) {
 fn the_heap_stays_within_what_is_allowed() {
     let root = tempfile::tempdir().unwrap();
     check_conversion(root.path());
+    check_text(root.path());
     check_writing(root.path());
 }

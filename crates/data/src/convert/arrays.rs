@@ -3,8 +3,8 @@
 use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::arrays::Array;
 use crate::folder::check_count;
-use crate::npy::DType;
-use crate::{Note, Result};
+use crate::npy::{DType, Order};
+use crate::{Error, Note, Result};
 
 /// One end of each edge, `n_edges` elements of an array, `stride` apart from the element `first` on.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ struct Ends {
 const SRC: &str = "the source of edge";
 const DST: &str = "the destination of edge";
 
-/// An edge list in one or two mapped arrays of integers.
+/// An edge list in one or two arrays of integers.
 #[derive(Debug)]
 pub(super) struct EdgeArrays {
     arrays: Vec<Array>,
@@ -30,23 +30,43 @@ pub(super) struct EdgeArrays {
 }
 
 impl EdgeArrays {
-    /// An array of the shape `[2, n_edges]` or `[n_edges, 2]`.
+    /// An array of the shape `[2, n_edges]` or `[n_edges, 2]`, in any order.
     pub(super) fn of_matrix(array: Array, notes: &mut Vec<Note>) -> Result<Self> {
-        check_integers(&array)?;
-        let (n_edges, second, stride) = match *array.shape() {
-            [2, n_edges] => (n_edges, n_edges, 1),
-            [n_edges, 2] => (n_edges, 1, 2),
+        match *array.shape() {
+            [2, 2] => notes.push(Note::Other(format!(
+                "{} is [2, 2]: its first row is taken for the sources, its second for the destinations",
+                array.path().display()
+            ))),
+            [2, _] | [_, 2] => {}
             ref shape => {
                 let found = format!("{shape:?}");
                 return Err(array.bad_value("the shape, of dimension", 0, "(2, n) or (n, 2)", found));
             }
-        };
-        if array.shape() == [2, 2] {
-            let path = array.path().display();
-            notes.push(Note::Other(format!(
-                "{path} is [2, 2]: its first row is taken for the sources, its second for the destinations"
-            )));
         }
+        Self::of_two(array)
+    }
+
+    /// An array of the shape `[2, n_edges]`, in any order: pairs that were transposed lie edge by edge.
+    pub(super) fn of_rows(array: Array) -> Result<Self> {
+        if !matches!(array.shape(), [2, _]) {
+            let what = format!("an edge list of shape {:?}", array.shape());
+            let instead = "save it as (2, n_edges), the sources first".into();
+            return Err(Error::Unsupported { path: array.path().to_owned(), what, instead });
+        }
+        Self::of_two(array)
+    }
+
+    /// An array that has two rows, or else two columns.
+    fn of_two(array: Array) -> Result<Self> {
+        check_integers(&array)?;
+        let has_two_rows = array.shape()[0] == 2;
+        let n_edges = array.n_values() / 2;
+        // The ends of one edge lie side by side in two columns row by row, and in two rows column by column.
+        let (second, stride) = match array.order() {
+            Order::Rows if has_two_rows => (n_edges, 1),
+            Order::Columns if !has_two_rows => (n_edges, 1),
+            Order::Rows | Order::Columns => (1, 2),
+        };
         let srcs = Ends { array: 0, first: 0, stride, what: SRC };
         let dsts = Ends { array: 0, first: second, stride, what: DST };
         Ok(Self { arrays: vec![array], srcs, dsts, n_edges })
@@ -64,6 +84,11 @@ impl EdgeArrays {
         let srcs = Ends { array: 0, first: 0, stride: 1, what: SRC };
         let dsts = Ends { array: 1, first: 0, stride: 1, what: DST };
         Ok(Self { arrays, srcs, dsts, n_edges })
+    }
+
+    /// Number of edges.
+    pub(super) fn n_edges(&self) -> usize {
+        self.n_edges
     }
 
     /// Appends one end of some edges.
@@ -90,11 +115,15 @@ impl EdgeArrays {
             };
         }
         match array.dtype() {
+            DType::I8 => read!(i8),
+            DType::U8 => read!(u8),
+            DType::I16 => read!(i16),
+            DType::U16 => read!(u16),
             DType::I32 => read!(i32),
             DType::U32 => read!(u32),
             DType::I64 => read!(i64),
             DType::U64 => read!(u64),
-            _ => return Err(wrong_type(array)),
+            DType::Bool | DType::F16 | DType::F32 | DType::F64 => return Err(wrong_type(array)),
         }
         Ok(())
     }
@@ -124,11 +153,11 @@ impl EdgeSource for EdgeArrays {
 
 fn check_integers(array: &Array) -> Result<()> {
     match array.dtype() {
-        DType::I32 | DType::U32 | DType::I64 | DType::U64 => Ok(()),
-        _ => Err(wrong_type(array)),
+        DType::Bool | DType::F16 | DType::F32 | DType::F64 => Err(wrong_type(array)),
+        _ => Ok(()),
     }
 }
 
-fn wrong_type(array: &Array) -> crate::Error {
+fn wrong_type(array: &Array) -> Error {
     array.wrong_type("<i4, <u4, <i8 or <u8")
 }

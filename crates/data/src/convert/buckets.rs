@@ -21,10 +21,10 @@ use crate::{Error, Result};
 
 /// What reading and writing takes besides the counts and the buckets: a chunk of edges (13 bytes each), the
 /// buffers of a compressed text file, of three arrays and of a bucket's file.
-pub(super) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
+pub(crate) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
 
 /// The least that buckets are given.
-const LEAST_ROOM: u64 = 1 << 12;
+pub(super) const LEAST_ROOM: u64 = 1 << 12;
 
 /// The least that the buffer of a bucket's file is given.
 const LEAST_FILE_BUFFER: u64 = 1 << 12;
@@ -39,14 +39,16 @@ pub(super) struct Written {
 }
 
 /// Writes `indptr.npy`, `indices.npy`, and `weights.npy` and `edge_types.npy` for a source that has them:
-/// the very graph that [`CscBuilder`](kiln_graph::CscBuilder) builds.
+/// the very graph that [`CscBuilder`](kiln_graph::CscBuilder) builds. `held_bytes` of the memory are taken
+/// already.
 pub(super) fn write_csc(
     source: &dyn EdgeSource,
+    held_bytes: u64,
     n_nodes: usize,
     options: &Options,
     set: &mut SetWriter,
 ) -> Result<Written> {
-    let mut conversion = Conversion::new(source, n_nodes, options)?;
+    let mut conversion = Conversion::new(source, held_bytes, n_nodes, options)?;
     conversion.count()?;
     let mut output = Output::create(set, source.edge_data())?;
     let mut written = Written { n_coo_edges: conversion.n_coo_edges, n_readings: 1, ..Written::default() };
@@ -83,9 +85,14 @@ struct Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    fn new(source: &'a dyn EdgeSource, n_nodes: usize, options: &'a Options) -> Result<Self> {
+    fn new(
+        source: &'a dyn EdgeSource,
+        held_bytes: u64,
+        n_nodes: usize,
+        options: &'a Options,
+    ) -> Result<Self> {
         let budget_bytes = options.memory_bytes;
-        let before_room = FIXED_BYTES + 8 * n_nodes as u64;
+        let before_room = held_bytes + FIXED_BYTES + 8 * n_nodes as u64;
         let needed_bytes = before_room + LEAST_ROOM;
         if budget_bytes < needed_bytes {
             let what = format!("where the edges of each of {n_nodes} nodes start");

@@ -11,6 +11,8 @@ use crate::folder::{check_count, check_n_classes, find, open_features, open_grap
 use crate::format::manifest::ElementType;
 use crate::format::writer::{ArrayWriter, SetWriter};
 use crate::npy::DType;
+use crate::npz::Npz;
+use crate::stored::{Source, for_each_row};
 use crate::{Error, Note, Result};
 
 const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
@@ -92,21 +94,56 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<u
     if !path.ends_with("features.npy") {
         return copy_sparse(folder, &array, n_nodes, set);
     }
+    copy_dense(&array, n_nodes, set)
+}
+
+/// Copies rows; gives the number of columns.
+fn copy_dense(array: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
     let (n_rows, dim) = array.row_shape()?;
-    check_count(&path, "the number of feature rows", n_nodes, n_rows)?;
+    check_count(array.path(), "the number of feature rows", n_nodes, n_rows)?;
     if dim == 0 {
         return Err(kiln_feature::Error::ZeroDim.into());
     }
-    let dtype = if array.dtype() == DType::F16 { ElementType::F16 } else { ElementType::F32 };
+    let dtype = match array.dtype() {
+        DType::F16 => ElementType::F16,
+        DType::F32 | DType::F64 => ElementType::F32,
+        _ => return Err(array.wrong_type("<f4 or <f2")),
+    };
     let mut rows = set.rows("features.npy", dtype, dim)?;
     if array.dtype() != DType::F64 {
-        copy_values(&array, rows, set)?;
+        copy_values(array, rows, set)?;
         return Ok(dim);
     }
     for bytes in array.value_bytes().chunks(8 * VALUES_AT_ONCE) {
         let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
         rows.push(&values.collect::<Vec<f32>>())?;
     }
+    set.add(rows)?;
+    Ok(dim)
+}
+
+/// Writes the rows of a set as another library stores it; gives the number of columns.
+pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+    match features {
+        Source::Mapped(array) => copy_dense(array, n_nodes, set),
+        Source::Member { archive, name } => copy_dense(&Npz::open(archive)?.array(name)?, n_nodes, set),
+        Source::Table(path) => copy_lines(path, n_nodes, set),
+    }
+}
+
+/// Writes the rows of a text file, one after the other.
+fn copy_lines(path: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+    let start = |dim| set.rows("features.npy", ElementType::F32, dim);
+    // How wide the rows are stands in the first of them.
+    let mut rows = None;
+    let dim = for_each_row(path, n_nodes, |row| {
+        let rows = match &mut rows {
+            Some(rows) => rows,
+            None => rows.insert(start(row.len())?),
+        };
+        rows.push(row)
+    })?;
+    let rows = rows.map_or_else(|| start(dim), Ok)?;
     set.add(rows)?;
     Ok(dim)
 }

@@ -83,6 +83,11 @@ pub(crate) struct EdgeList {
     edges: Box<dyn EdgeSource>,
     weights: Option<Array>,
     edge_types: Option<Array>,
+    /// Where it is known before the list was read.
+    n_edges: Option<usize>,
+    /// How many edges there are said to be, and the file that says so.
+    n_stated: Option<(PathBuf, u64)>,
+    heap_bytes: u64,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -124,15 +129,44 @@ impl EdgeList {
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
         let mut notes = Vec::new();
         let name = path.to_string_lossy();
-        let edges: Box<dyn EdgeSource> = if name.ends_with(".npy") {
-            Box::new(EdgeArrays::of_matrix(Array::open(path)?, &mut notes)?)
+        let list = if name.ends_with(".npy") {
+            Self::of_arrays(path, EdgeArrays::of_matrix(Array::open_in_any_order(path)?, &mut notes)?)
         } else if name.ends_with(".csv") || name.ends_with(".csv.gz") {
-            Box::new(EdgeTable::open(path, &mut notes)?)
+            Self::new(path, Box::new(EdgeTable::open(path, &mut notes)?))
         } else {
             let looked_for = "a folder, or an edge list that ends in .npy, .csv or .csv.gz".into();
             return Err(Error::Unrecognised { path: path.to_owned(), looked_for });
         };
-        Ok(Self { path: path.to_owned(), edges, weights: None, edge_types: None, notes })
+        Ok(Self { notes, ..list })
+    }
+
+    /// The edge list of an array `[2, n_edges]`, in any order.
+    pub(crate) fn of_rows(array: Array) -> Result<Self> {
+        let (path, heap_bytes) = (array.path().to_owned(), array.heap_bytes());
+        Ok(Self { heap_bytes, ..Self::of_arrays(&path, EdgeArrays::of_rows(array)?) })
+    }
+
+    /// The edge list of a text file of two columns without a header. Another number of edges than `n_stated`
+    /// is an error at the end of the list.
+    pub(crate) fn of_pairs(path: &Path, n_stated: Option<(PathBuf, u64)>) -> Result<Self> {
+        Ok(Self { n_stated, ..Self::new(path, Box::new(EdgeTable::of_pairs(path)?)) })
+    }
+
+    fn of_arrays(path: &Path, arrays: EdgeArrays) -> Self {
+        Self { n_edges: Some(arrays.n_edges()), ..Self::new(path, Box::new(arrays)) }
+    }
+
+    fn new(path: &Path, edges: Box<dyn EdgeSource>) -> Self {
+        Self {
+            path: path.to_owned(),
+            edges,
+            weights: None,
+            edge_types: None,
+            n_edges: None,
+            n_stated: None,
+            heap_bytes: 0,
+            notes: Vec::new(),
+        }
     }
 
     fn of_pair(folder: &Path) -> Result<Self> {
@@ -140,8 +174,17 @@ impl EdgeList {
         let srcs = array("src.npy", "where each edge comes from")?;
         let dsts = array("dst.npy", "where each edge goes")?;
         let path = srcs.path().to_owned();
-        let edges = Box::new(EdgeArrays::of_pair(srcs, dsts)?);
-        Ok(Self { path, edges, weights: None, edge_types: None, notes: Vec::new() })
+        Ok(Self::of_arrays(&path, EdgeArrays::of_pair(srcs, dsts)?))
+    }
+
+    /// Number of edges, where it is known before the list was read.
+    pub(crate) fn n_edges(&self) -> Option<usize> {
+        self.n_edges
+    }
+
+    /// Bytes of heap that the list takes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
     }
 
     /// The largest id and one: how many nodes there are when nothing else says it.
@@ -156,8 +199,23 @@ impl EdgeList {
     }
 
     /// The graph, built in memory, with a note that says so.
-    pub(crate) fn build(self, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Csc> {
-        let mut all = EdgeChunk::default();
+    pub(crate) fn build_noted(self, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Csc> {
+        let graph = self.build(n_nodes, CscBuilder::new(n_nodes))?;
+        notes.extend(self.notes);
+        let to = "a graph in memory: convert the folder once (cargo xtask data convert) to have it mapped";
+        let from = format!("{} edges of a list", graph.n_edges());
+        notes.push(Note::Converted { path: self.path, from, to: to.into() });
+        Ok(graph)
+    }
+
+    /// The graph that a builder for so many nodes makes of the edges.
+    pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>) -> Result<Csc> {
+        let n_edges = self.n_edges.unwrap_or(0);
+        let mut all = EdgeChunk {
+            srcs: Vec::with_capacity(n_edges),
+            dsts: Vec::with_capacity(n_edges),
+            ..EdgeChunk::default()
+        };
         self.for_each_chunk(n_nodes, &mut |chunk| {
             all.srcs.append(&mut chunk.srcs);
             all.dsts.append(&mut chunk.dsts);
@@ -166,19 +224,15 @@ impl EdgeList {
             Ok(())
         })?;
         let EdgeData { weights, edge_types } = self.edge_data();
-        let mut builder = CscBuilder::new(n_nodes);
+        // A builder that may borrow from here.
+        let mut builder = builder;
         if weights {
             builder = builder.weights(&all.weights);
         }
         if edge_types {
             builder = builder.edge_types(&all.edge_types);
         }
-        let graph = builder.build(&all.srcs, &all.dsts)?;
-        notes.extend(self.notes);
-        let to = "a graph in memory: convert the folder once (cargo xtask data convert) to have it mapped";
-        let from = format!("{} edges of a list", graph.n_edges());
-        notes.push(Note::Converted { path: self.path, from, to: to.into() });
-        Ok(graph)
+        Ok(builder.build(&all.srcs, &all.dsts)?)
     }
 }
 
@@ -215,6 +269,9 @@ impl EdgeSource for EdgeList {
         })?;
         for array in arrays.into_iter().flatten() {
             check_count(array.path(), "the number of entries", n_before, array.n_values())?;
+        }
+        if let Some((path, n_stated)) = &self.n_stated {
+            check_count(path, "the number of edges", n_before, *n_stated as usize)?;
         }
         Ok(())
     }

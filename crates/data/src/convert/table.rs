@@ -6,7 +6,11 @@ use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::text::Table;
 use crate::{Note, Result};
 
+/// What stands in a table that may have a header and weights.
 const COLUMNS: &str = "a source, a destination and perhaps a weight, separated by commas";
+
+/// What stands in a table of pairs alone.
+const PAIRS: &str = "the two nodes of an edge, without a header";
 
 /// An edge list in a file of comma-separated values, plain or compressed.
 #[derive(Debug)]
@@ -14,6 +18,8 @@ pub(super) struct EdgeTable {
     path: PathBuf,
     has_header: bool,
     has_weights: bool,
+    /// What a field should be that is no number; where there may be a header, that it is no node says enough.
+    number: Option<&'static str>,
 }
 
 impl EdgeTable {
@@ -33,7 +39,17 @@ impl EdgeTable {
             let said = format!("the first line of {} holds names, and was skipped", path.display());
             notes.push(Note::Other(said));
         }
-        Ok(Self { path: path.to_owned(), has_header, has_weights })
+        Ok(Self { path: path.to_owned(), has_header, has_weights, number: None })
+    }
+
+    /// A table of two columns without a header.
+    pub(super) fn of_pairs(path: &Path) -> Result<Self> {
+        if let Some(row) = Table::open(path)?.next_row()?
+            && row.n_fields() != 2
+        {
+            return Err(row.bad(row.n_fields(), PAIRS));
+        }
+        Ok(Self { path: path.to_owned(), has_header: false, has_weights: false, number: Some(PAIRS) })
     }
 }
 
@@ -55,11 +71,13 @@ impl EdgeSource for EdgeTable {
         }
         while let Some(row) = table.next_row()? {
             for (field, ids) in [&mut chunk.srcs, &mut chunk.dsts].into_iter().enumerate() {
-                let id: u32 = row.parse(field, &expected)?;
-                if id as usize >= n_nodes {
-                    return Err(row.bad(field, &expected));
+                match row.parse::<u32>(field, &expected) {
+                    Ok(id) if (id as usize) < n_nodes => ids.push(id),
+                    _ => {
+                        self.number.map_or(Ok(0), |number| row.parse::<i64>(field, number))?;
+                        return Err(row.bad(field, &expected));
+                    }
                 }
-                ids.push(id);
             }
             if self.has_weights {
                 chunk.weights.push(row.parse(2, "a weight")?);

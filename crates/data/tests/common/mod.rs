@@ -1,0 +1,59 @@
+//! What the tests of edge lists and conversions share.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use kiln_data::Error;
+use kiln_data::convert::{Converted, Options, convert};
+use kiln_data::npy::{self, Element};
+
+pub(crate) fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, npy::write(values, shape)).unwrap();
+}
+
+/// The bytes of an array whose values lie column by column.
+pub(crate) fn by_columns<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
+    let bytes = npy::write(values, shape);
+    let at = bytes.windows(5).position(|word| word == b"False").unwrap();
+    [&bytes[..at], &b"True "[..], &bytes[at + 5..]].concat()
+}
+
+pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    entries.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
+}
+
+pub(crate) fn contents_names(folder: &Path) -> Vec<String> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Converts with the least memory that will do, as the errors tell it.
+pub(crate) fn convert_with_least(input: &Path, out: &Path, options: &Options) -> (Converted, Options) {
+    let mut options = Options { memory_bytes: 1, ..*options };
+    loop {
+        match convert(input, out, &options) {
+            Ok(converted) => return (converted, options),
+            Err(Error::Memory { needed_bytes, budget_bytes, .. }) => {
+                assert_eq!(budget_bytes, options.memory_bytes);
+                assert!(budget_bytes < needed_bytes);
+                options.memory_bytes = needed_bytes;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A generator of which nothing is asked but to be the same everywhere.
+pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    }
+}
