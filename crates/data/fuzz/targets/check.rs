@@ -1,0 +1,70 @@
+//! What must hold of whatever a reader gives.
+
+use std::path::Path;
+
+use kiln_data::{Dataset, Error, Note};
+use kiln_feature::{FeatureSource, RowBuf};
+use kiln_graph::NodeId;
+
+/// Rows wider than this are not gathered: a promise of many columns costs nothing until rows are asked for.
+const MAX_DIM: usize = 1 << 16;
+
+/// An error says something, and which path of the folder it is about.
+pub(super) fn error(error: &Error, folder: &Path) {
+    let text = error.to_string();
+    assert!(text.contains(&*folder.to_string_lossy()), "no path in the message: {text}");
+    assert!(text.len() < 4096, "a message of {} bytes: {text:.300}", text.len());
+    assert!(!format!("{error:?}").is_empty());
+}
+
+/// Notes say something.
+pub(super) fn notes(notes: &[Note], folder: &Path) {
+    for note in notes {
+        assert!(!note.to_string().is_empty(), "an empty note on {}", folder.display());
+    }
+}
+
+/// What opens has one row and one label a node, and names for its classes; its values can be looked at.
+pub(super) fn dataset(data: &Dataset) {
+    let n_nodes = data.graph.n_nodes();
+    assert_eq!(data.features.n_rows(), n_nodes);
+    assert_eq!(data.labels.len(), n_nodes);
+    assert_eq!(data.class_names.len(), data.labels.n_classes());
+    assert!(!data.to_string().is_empty() && !data.name.is_empty());
+    gather(&*data.features, n_nodes);
+    let split: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
+    let is_sound = match data.validate() {
+        Ok(found) => {
+            notes(&found, data.name.as_ref());
+            true
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            false
+        }
+    };
+    let mut classes = Vec::new();
+    let gathered = data.labels.gather(&split, &mut classes);
+    if is_sound {
+        gathered.expect("the nodes of a sound split should have labels");
+        for node in (0..n_nodes as u32).map(NodeId) {
+            assert_eq!(data.graph.in_neighbors(node).len() as u64, data.graph.in_degree(node));
+        }
+    }
+}
+
+/// The first and the last row, and one that does not exist.
+fn gather(features: &dyn FeatureSource, n_rows: usize) {
+    assert!(0 < features.dim());
+    if features.dim() > MAX_DIM {
+        return;
+    }
+    let mut rows = RowBuf::empty(features.row_type());
+    let ends = [NodeId(0), NodeId(n_rows.saturating_sub(1) as u32)];
+    match features.gather(&ends, &mut rows) {
+        Ok(()) => assert_eq!(rows.n_values(), 2 * features.dim()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    let error = features.gather(&[NodeId(n_rows as u32)], &mut rows).expect_err("there is no such row");
+    assert!(!error.to_string().is_empty());
+}
