@@ -4,11 +4,11 @@ use std::sync::Arc;
 use kiln_feature::{Dense, FeatureSource, Labels, RowBuf};
 use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
 
+use crate::check::{Place, check_values};
+use crate::draws::Draws;
+use crate::error::require;
 use crate::folder::check_split;
-use crate::{Error, Names, Note, Result};
-
-/// Rows that are checked in one go.
-const ROWS_AT_ONCE: usize = 4096;
+use crate::{Names, Note, Result};
 
 /// A graph with all that node classification needs. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -33,7 +33,8 @@ pub struct Dataset {
     pub notes: Vec<Note>,
 }
 
-/// Three sets of labelled nodes, disjoint in sets that are built in or made.
+/// Three sets of labelled nodes, disjoint in sets that are built in or made. Where graphs are learned on, an
+/// id is the position of a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
     /// The nodes whose labels the loss reads.
@@ -45,6 +46,30 @@ pub struct Split {
 }
 
 impl Split {
+    /// A random split of the items `0..n_items`: nodes, or the graphs of a set. The first part gets the share
+    /// `shares[0]` of them, the second `shares[1]`, both rounded, and the third the rest. Each part ascends.
+    ///
+    /// ```
+    /// let split = kiln_data::Split::random(188, [0.8, 0.1], 7)?;
+    /// assert_eq!(split.parts().map(|(_, items)| items.len()), [150, 19, 19]);
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
+    pub fn random(n_items: usize, shares: [f64; 2], seed: u64) -> Result<Self> {
+        // What sums of decimal fractions are off by.
+        const TOLERANCE: f64 = 1e-9;
+        require(n_items <= u32::MAX as usize, "n_items", "at most 2^32 - 1", n_items)?;
+        for share in shares {
+            require((0.0..=1.0).contains(&share), "a share of the split", "0 to 1", share)?;
+        }
+        let sum = shares[0] + shares[1];
+        require(sum <= 1.0 + TOLERANCE, "the sum of the shares", "at most 1", sum)?;
+        let [n_train, n_val] = shares.map(|share| (n_items as f64 * share).round() as usize);
+        Ok(Draws::new(seed).split(n_items, n_train, (n_train + n_val).min(n_items)))
+    }
+
     /// The three parts with their names.
     pub fn parts(&self) -> [(&'static str, &Buf<NodeId>); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
@@ -132,37 +157,16 @@ impl Dataset {
 
     /// Reads everything once and checks what opening a mapped set does not: that edges and labels are in
     /// range, that weights and features are finite numbers, and that the split's nodes exist and have
-    /// labels. Gives what it noticed.
+    /// labels. Gives what it noticed. For a set on disk, [`format::verify`](crate::format::verify) does the
+    /// same and names the files.
     ///
     /// # Errors
     /// [`Error::Graph`] and [`Error::Feature`] for edges, labels and rows that cannot be,
-    /// [`Error::BadValue`] for values that are no finite numbers and for splits.
+    /// [`Error::BadValue`] for values that are no finite numbers, and for types, names and splits.
     pub fn validate(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
-        self.graph.validate()?;
-        let not_finite = |what, position, found: f32| Error::BadValue {
-            path: self.name.clone().into(),
-            what,
-            position,
-            expected: "finite numbers: replace the others before saving".into(),
-            found: found.to_string(),
-        };
-        let weights = self.graph.weights().unwrap_or_default();
-        if let Some(edge) = weights.iter().position(|weight| !weight.is_finite()) {
-            return Err(not_finite("the weight of edge", edge as u64, weights[edge]));
-        }
-        self.labels.validate()?;
+        check_values(self, Place::Set(self.name.as_ref()))?;
         check_split(self.name.as_ref(), &self.split, &self.labels, &mut notes)?;
-        let nodes: Vec<NodeId> = (0..self.features.n_rows() as u32).map(NodeId).collect();
-        let mut rows = RowBuf::empty(self.features.row_type());
-        for nodes in nodes.chunks(ROWS_AT_ONCE) {
-            self.features.gather(nodes, &mut rows)?;
-            let values = std::mem::take(&mut rows).into_f32();
-            if let Some(position) = values.iter().position(|value| !value.is_finite()) {
-                let node = nodes[position / self.features.dim()];
-                return Err(not_finite("a feature of node", node.0.into(), values[position]));
-            }
-        }
         Ok(notes)
     }
 

@@ -161,3 +161,16 @@ pub enum Error {
     #[error("features: {0}")]
     Feature(#[from] kiln_feature::Error),
 }
+
+/// Checks a parameter.
+pub(crate) fn require(
+    holds: bool,
+    what: &'static str,
+    expected: &'static str,
+    got: impl ToString,
+) -> crate::Result<()> {
+    match holds {
+        true => Ok(()),
+        false => Err(Error::BadParameter { what, expected, got: got.to_string() }),
+    }
+}

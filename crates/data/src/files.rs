@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
+use crate::folder::find;
+use crate::text::Table;
 use crate::{Error, Result, npy};
 
 /// Where the files are.
@@ -43,6 +45,18 @@ impl Files<'_> {
     pub(crate) fn read_npy<T: npy::Element>(&self, name: &'static str) -> Result<Vec<T>> {
         let array = npy::read(&self.read_gz(name)?);
         array.map(|array| array.values).map_err(|source| Error::Npy { path: self.path(name), source })
+    }
+
+    /// A text file, which may also be stored compressed, as `name.gz`; `None` where there is none.
+    pub(crate) fn table(&self, name: &str) -> Result<Option<Table>> {
+        let names = [name, &format!("{name}.gz")];
+        match *self {
+            Self::Folder(folder) => find(folder, &names).map(Table::open).transpose(),
+            Self::Embedded(files) => {
+                let file = files.iter().find(|(file, _)| *file == names[1]);
+                Ok(file.map(|(file, bytes)| Table::new(file.into(), Box::new(GzDecoder::new(*bytes)))))
+            }
+        }
     }
 
     /// What to call a file in messages.

@@ -7,6 +7,7 @@ use kiln_feature::{FeatureSource, Labels, Sparse};
 use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::arrays::Array;
+use crate::check::Place;
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
@@ -43,7 +44,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let n_classes = labels.iter().max().map_or(0, |&largest| (largest.max(-1) + 1) as usize);
     let labels = Labels::new(labels, n_classes);
     let split = open_split(folder, n_nodes, &mut notes)?;
-    check_split(folder, &split, &labels, &mut notes)?;
+    crate::check::check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
     Ok(Dataset {
         name: name_of(folder),
         graph: Arc::new(graph),
@@ -158,38 +159,5 @@ pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -
 /// Checks that the nodes of a split exist and have a class, and notes parts that overlap. `path` is where
 /// the split came from.
 pub(crate) fn check_split(path: &Path, split: &Split, labels: &Labels, notes: &mut Vec<Note>) -> Result<()> {
-    let (classes, n_nodes) = (labels.as_slice(), labels.len());
-    let mut parts_of = vec![0_u8; n_nodes];
-    for (part, (name, nodes)) in split.parts().into_iter().enumerate() {
-        let is_bad = |node: &NodeId| classes.get(node.index()).is_none_or(|&class| class < 0);
-        if let Some(position) = nodes.iter().position(is_bad) {
-            let node = nodes[position];
-            return Err(Error::BadValue {
-                path: path.to_owned(),
-                what: match name {
-                    "train" => "entry of the train split,",
-                    "val" => "entry of the val split,",
-                    _ => "entry of the test split,",
-                },
-                position: position as u64,
-                expected: match node.index() < n_nodes {
-                    true => "a node that has a label".into(),
-                    false => format!("a node, 0 to {n_nodes} - 1"),
-                },
-                found: format!("node {}", node.0),
-            });
-        }
-        for node in nodes {
-            parts_of[node.index()] |= 1 << part;
-        }
-    }
-    let mut n_nodes_of = [0; 8];
-    parts_of.iter().for_each(|&parts| n_nodes_of[usize::from(parts & 7)] += 1);
-    for (mask, parts) in [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])] {
-        let n_nodes = (0..8).filter(|parts| parts & mask == mask).map(|parts| n_nodes_of[parts]).sum();
-        if 0 < n_nodes {
-            notes.push(Note::SplitsOverlap { parts, n_nodes });
-        }
-    }
-    Ok(())
+    crate::check::check_split(Place::Set(path), split, labels, notes)
 }

@@ -1,5 +1,6 @@
-//! Data sets: the built-in [`debian_packages`], sets that `cargo xtask data` made
-//! ([`read_debian_packages`]), and [`synthetic`] graphs.
+//! Data sets: the built-in [`debian_packages`] and [`mutag`], sets that `cargo xtask data` made
+//! ([`read_debian_packages`]), graphs to classify in the formats of [`gin`] and [`tu`], and [`synthetic`]
+//! graphs.
 //!
 //! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
 //!
@@ -13,21 +14,31 @@
 
 #[allow(dead_code, reason = "the readers come next")]
 mod arrays;
+mod check;
 mod dataset;
 mod debian;
+mod draws;
 mod error;
 mod files;
 mod folder;
+pub mod format;
+pub mod gin;
+mod graph_dataset;
+mod mutag;
 mod names;
 mod note;
 pub mod npy;
+mod relabel;
 pub mod synthetic;
 #[allow(dead_code, reason = "the readers come next")]
 mod text;
+pub mod tu;
 
 pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
 pub use error::Error;
+pub use graph_dataset::GraphDataset;
+pub use mutag::mutag;
 pub use names::Names;
 pub use note::Note;
 

@@ -163,17 +163,22 @@ pub enum Error {
 pub fn write<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
     let n_values = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length));
     assert_eq!(Some(values.len()), n_values, "{} values for the shape {shape:?}", values.len());
+    let mut bytes = header(T::DTYPE, shape);
+    bytes.extend_from_slice(bytemuck::cast_slice(values));
+    bytes
+}
+
+/// What stands before the values of an array, padded so that they start at a multiple of [`ALIGNMENT`].
+pub(crate) fn header(dtype: DType, shape: &[usize]) -> Vec<u8> {
     let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
     // A tuple of one needs its comma.
     let comma = if shape.len() == 1 { "," } else { "" };
     let shape = format!("({}{comma})", lengths.join(", "));
-    let mut header = format!("{{'descr': '{}', 'fortran_order': False, 'shape': {shape}, }}", T::DTYPE);
+    let mut header = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}");
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(ALIGNMENT) - unpadded));
     header.push('\n');
-    let mut bytes = [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
-    bytes.extend_from_slice(bytemuck::cast_slice(values));
-    bytes
+    [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat()
 }
 
 /// What a file says of its array before the values.

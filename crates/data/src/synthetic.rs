@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
-use rand_xoshiro::Xoshiro256StarStar;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
 
-use crate::{Dataset, Error, Names, Result, Split};
+use crate::draws::Draws;
+use crate::error::require;
+use crate::{Dataset, Names, Result, Split};
 
 /// Largest integer up to which 32-bit floats hold every integer.
 const MAX_EXACT_F32: usize = 1 << 24;
@@ -20,8 +20,8 @@ const MAX_SCALE: u32 = 30;
 /// feature row is `[v]`, its label `v % 2`; nodes with `v % 5` below 3 train, 3 validates, 4 tests.
 ///
 /// # Errors
-/// [`Error::BadParameter`] unless `n_nodes` is 3 to 2^24: in smaller rings the two neighbours are one, and
-/// beyond it `v` is no exact feature.
+/// [`Error::BadParameter`](crate::Error::BadParameter) unless `n_nodes` is 3 to 2^24: in smaller
+/// rings the two neighbours are one, and beyond it `v` is no exact feature.
 pub fn ring(n_nodes: usize) -> Result<Dataset> {
     require((3..=MAX_EXACT_F32).contains(&n_nodes), "n_nodes", "3 to 2^24", n_nodes)?;
     let nodes = || 0..n_nodes as u32;
@@ -61,7 +61,7 @@ pub struct SbmConfig {
 /// train, validate and test.
 ///
 /// # Errors
-/// [`Error::BadParameter`] for a value out of its range.
+/// [`Error::BadParameter`](crate::Error::BadParameter) for a value out of its range.
 pub fn sbm(config: SbmConfig) -> Result<Dataset> {
     let SbmConfig { n_nodes, n_classes, degree, homophily, dim, noise, seed } = config;
     require((2..u32::MAX as usize).contains(&n_nodes), "n_nodes", "2 to 2^32 - 2", n_nodes)?;
@@ -91,8 +91,72 @@ pub fn sbm(config: SbmConfig) -> Result<Dataset> {
         rows.extend(centre.iter().map(|centre| (centre + noise * draws.normal()) as f32));
     }
     let labels = (0..n_nodes).map(|node| (node % n_classes) as i32).collect();
-    let split = draws.split(n_nodes);
+    let split = draws.split_of_nodes(n_nodes);
     dataset("sbm", graph, Features { rows, dim }, labels, n_classes, split)
+}
+
+/// What [`fake`] makes, with the names and the defaults of PyG's `FakeDataset`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FakeConfig {
+    /// Number of nodes on average, 1 to 2^31; 1,000 by default.
+    pub avg_num_nodes: usize,
+    /// Edges that are drawn for each node, 1 to `avg_num_nodes`; 10 by default. In the graph a node has nearly
+    /// twice as many, as each has its reverse.
+    pub avg_degree: f64,
+    /// Columns of the features, 1 to 2^20; 64 by default.
+    pub num_channels: usize,
+    /// Number of classes, 1 to 2^24; 10 by default.
+    pub num_classes: usize,
+    /// Key of all draws; 0 by default.
+    pub seed: u64,
+}
+
+impl Default for FakeConfig {
+    fn default() -> Self {
+        Self { avg_num_nodes: 1000, avg_degree: 10.0, num_channels: 64, num_classes: 10, seed: 0 }
+    }
+}
+
+/// One random graph, as PyG's `FakeDataset` makes it for node classification:
+///
+/// - The number of nodes is uniform between 3/4 and 5/4 of `avg_num_nodes`, and at least `avg_degree`.
+/// - Classes are uniform, and know nothing of the edges.
+/// - `num_nodes * avg_degree` edges have both ends uniform among the nodes. Self loops are dropped, the reverse
+///   of each edge is added, and parallel edges become one.
+/// - Features are nearly normal (sums of twelve uniform draws), with standard deviation 1 around the node's
+///   class, taken as a number.
+///
+/// The draws are not those of PyG. Nor has PyG a split: here a random 60/20/20 % of the nodes train, validate
+/// and test, so that no node is tested on that was trained on.
+///
+/// # Errors
+/// [`Error::BadParameter`](crate::Error::BadParameter) for a value out of its range, where PyG raises
+/// `avg_degree` to 1 and `avg_num_nodes` to `avg_degree`; for more than 2^31 edges to draw on average; and for
+/// no classes or no channels, as a [`Dataset`] has both.
+pub fn fake(config: FakeConfig) -> Result<Dataset> {
+    let FakeConfig { avg_num_nodes, avg_degree, num_channels: dim, num_classes: n_classes, seed } = config;
+    require((1..=1 << 31).contains(&avg_num_nodes), "avg_num_nodes", "1 to 2^31", avg_num_nodes)?;
+    let degrees = 1.0..=avg_num_nodes as f64;
+    require(degrees.contains(&avg_degree), "avg_degree", "1 to avg_num_nodes", avg_degree)?;
+    let n_draws = avg_num_nodes as f64 * avg_degree;
+    require(n_draws <= (1_u64 << 31) as f64, "avg_num_nodes * avg_degree", "at most 2^31", n_draws)?;
+    require((1..=1 << 20).contains(&dim), "num_channels", "1 to 2^20", dim)?;
+    require((1..=MAX_EXACT_F32).contains(&n_classes), "num_classes", "1 to 2^24", n_classes)?;
+    let mut draws = Draws::new(seed);
+    let least = (3 * avg_num_nodes / 4).max(avg_degree as usize);
+    let n_nodes = least + draws.below(5 * avg_num_nodes / 4 - least + 1);
+    let classes: Vec<i32> = (0..n_nodes).map(|_| draws.below(n_classes) as i32).collect();
+    let n_edges = (n_nodes as f64 * avg_degree) as usize;
+    let mut ends = || -> Vec<u32> { (0..n_edges).map(|_| draws.below(n_nodes) as u32).collect() };
+    let (srcs, dsts) = (ends(), ends());
+    let builder = CscBuilder::new(n_nodes).symmetrize();
+    let graph = builder.duplicates(Duplicates::Remove).self_loops(SelfLoops::Remove).build(&srcs, &dsts)?;
+    let mut rows = Vec::with_capacity(n_nodes * dim);
+    for &class in &classes {
+        rows.extend((0..dim).map(|_| (draws.normal() + f64::from(class)) as f32));
+    }
+    let split = draws.split_of_nodes(n_nodes);
+    dataset("fake", graph, Features { rows, dim }, classes, n_classes, split)
 }
 
 /// A directed graph of `2^scale` nodes and `edges_per_node` times as many edges whose degrees are as
@@ -105,7 +169,7 @@ pub fn sbm(config: SbmConfig) -> Result<Dataset> {
 /// validate and test.
 ///
 /// # Errors
-/// [`Error::BadParameter`] unless `scale` is at most 30 and `dim` at least 1.
+/// [`Error::BadParameter`](crate::Error::BadParameter) unless `scale` is at most 30 and `dim` at least 1.
 pub fn rmat(scale: u32, edges_per_node: usize, dim: usize, seed: u64) -> Result<Dataset> {
     require(scale <= MAX_SCALE, "scale", "0 to 30", scale)?;
     require(dim > 0, "dim", "at least 1", dim)?;
@@ -126,7 +190,7 @@ pub fn rmat(scale: u32, edges_per_node: usize, dim: usize, seed: u64) -> Result<
     let graph = CscBuilder::new(n_nodes).build(&srcs, &dsts)?;
     let rows = (0..n_nodes * dim).map(|_| draws.symmetric()).collect();
     let labels = (0..n_nodes).map(|_| draws.below(RMAT_CLASSES) as i32).collect();
-    let split = draws.split(n_nodes);
+    let split = draws.split_of_nodes(n_nodes);
     dataset("rmat", graph, Features { rows, dim }, labels, RMAT_CLASSES, split)
 }
 
@@ -154,56 +218,4 @@ fn dataset(
         edge_type_names: Vec::new(),
         notes: Vec::new(),
     })
-}
-
-fn require(holds: bool, what: &'static str, expected: &'static str, got: impl ToString) -> Result<()> {
-    match holds {
-        true => Ok(()),
-        false => Err(Error::BadParameter { what, expected, got: got.to_string() }),
-    }
-}
-
-/// One stream of draws, by integer and basic floating-point operations alone, so that no machine's
-/// mathematical library has a say.
-struct Draws(Xoshiro256StarStar);
-
-impl Draws {
-    fn new(seed: u64) -> Self {
-        Self(Xoshiro256StarStar::seed_from_u64(seed))
-    }
-
-    /// Uniform in 0 to 1, without 1.
-    fn unit(&mut self) -> f64 {
-        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Uniform in -1 to 1, without 1: 24 bits, so that no rounding reaches it.
-    fn symmetric(&mut self) -> f32 {
-        (self.0.next_u64() >> 40) as f32 / (1_u32 << 23) as f32 - 1.0
-    }
-
-    /// Uniform among `0..n`, to one part in 2^64 / n.
-    fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.0.next_u64()) * n as u128) >> 64) as usize
-    }
-
-    /// Nearly normal, of mean 0 and standard deviation 1: the sum of twelve uniform draws, less six.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
-
-    /// A random 60/20/20 % of the nodes.
-    fn split(&mut self, n_nodes: usize) -> Split {
-        let mut nodes: Vec<NodeId> = (0..n_nodes as u32).map(NodeId).collect();
-        for last in (1..n_nodes).rev() {
-            nodes.swap(last, self.below(last + 1));
-        }
-        let (train_end, val_end) = (n_nodes * 6 / 10, n_nodes * 8 / 10);
-        let part = |range: std::ops::Range<usize>| {
-            let mut part = nodes[range].to_vec();
-            part.sort_unstable();
-            Buf::from(part)
-        };
-        Split { train: part(0..train_end), val: part(train_end..val_end), test: part(val_end..n_nodes) }
-    }
 }

@@ -31,13 +31,18 @@ impl Table {
         let is_gz = path.extension().is_some_and(|extension| extension == "gz");
         let bytes: Box<dyn Read> =
             if is_gz { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };
+        Ok(Self::new(path, bytes))
+    }
+
+    /// A table whose bytes come from somewhere else: `path` is what messages call it.
+    pub(crate) fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .trim(csv::Trim::All)
             .quoting(false)
             .buffer_capacity(1 << 16)
             .from_reader(bytes);
-        Ok(Self { path, reader, record: csv::ByteRecord::new() })
+        Self { path, reader, record: csv::ByteRecord::new() }
     }
 
     /// The next line; `None` at the end.
@@ -51,6 +56,11 @@ impl Table {
             Ok(true) => Ok(Some(Row { path: &self.path, record: &self.record })),
             Err(error) => Err(self.explain(error)),
         }
+    }
+
+    /// What messages call the table.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The line that the last row came from, from 1; 0 before the first.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_data::synthetic::{SbmConfig, ring, rmat, sbm};
+use kiln_data::synthetic::{FakeConfig, SbmConfig, fake, ring, rmat, sbm};
 use kiln_data::{Dataset, Error, Names};
 use kiln_feature::{Dense, RowBuf};
 use kiln_graph::NodeId;
@@ -112,6 +112,62 @@ fn rmat_is_skewed_towards_low_ids() {
 }
 
 #[test]
+fn a_fake_set_has_the_sizes_asked_for() {
+    let config = FakeConfig::default();
+    assert_eq!(
+        config,
+        FakeConfig { avg_num_nodes: 1000, avg_degree: 10.0, num_channels: 64, num_classes: 10, seed: 0 }
+    );
+    let mut sizes = Vec::new();
+    for seed in 0..40 {
+        let data = fake(FakeConfig { seed, num_channels: 1, ..config }).unwrap();
+        check_split(&data);
+        sizes.push(data.graph.n_nodes());
+        // 10 draws a node, each in both directions; 1 in 1,000 is a loop, about 1 in 100 meets another.
+        let degree = data.graph.n_edges() as f64 / data.graph.n_nodes() as f64;
+        assert!((19.6..20.0).contains(&degree), "{degree}");
+    }
+    let [least, most] = [sizes.iter().min(), sizes.iter().max()].map(|size| *size.unwrap());
+    assert!((750..800).contains(&least) && (1201..=1250).contains(&most), "{least} to {most}");
+    let few = |seed| fake(FakeConfig { avg_num_nodes: 4, avg_degree: 4.0, seed, ..config }).unwrap();
+    let mut sizes: Vec<usize> = (0..20).map(|seed| few(seed).graph.n_nodes()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    assert_eq!(sizes, [4, 5]);
+}
+
+#[test]
+fn a_fake_set_s_edges_are_simple_and_run_both_ways() {
+    let data = fake(FakeConfig { avg_num_nodes: 20, avg_degree: 10.0, ..FakeConfig::default() }).unwrap();
+    for dst in (0..data.graph.n_nodes() as u32).map(NodeId) {
+        let neighbors = data.graph.in_neighbors(dst);
+        assert!(neighbors.windows(2).all(|pair| pair[0] < pair[1]));
+        for &src in neighbors {
+            assert!(src != dst && data.graph.in_neighbors(src).contains(&dst), "{} -> {}", src.0, dst.0);
+        }
+    }
+}
+
+#[test]
+fn fake_features_are_normal_around_the_class() {
+    let data = fake(FakeConfig::default()).unwrap();
+    let (mut n_of_class, mut sum, mut squares) = ([0; 10], 0.0, 0.0);
+    let rows = rows(&data);
+    for (row, &class) in rows.chunks_exact(64).zip(data.labels.as_slice()) {
+        n_of_class[class as usize] += 1;
+        for &value in row {
+            let noise = f64::from(value) - f64::from(class);
+            sum += noise;
+            squares += noise * noise;
+        }
+    }
+    // About 64,000 draws: standard deviations of 0.004 and 0.006.
+    let n = rows.len() as f64;
+    assert!((sum / n).abs() < 0.02 && (squares / n - 1.0).abs() < 0.03, "{} {}", sum / n, squares / n);
+    assert!(n_of_class.iter().all(|&n| 50 < n), "{n_of_class:?}");
+}
+
+#[test]
 fn synthetic_sets_have_their_golden_digests() {
     assert_eq!(
         digest(&ring(100).unwrap()),
@@ -120,6 +176,11 @@ fn synthetic_sets_have_their_golden_digests() {
     assert_eq!(
         digest(&sbm(SBM).unwrap()),
         "1d7a27546351de494193b0e1c4f4fa415a2609263bf7e52b990df95f68d13f52"
+    );
+    let config = FakeConfig { avg_num_nodes: 100, seed: 7, ..FakeConfig::default() };
+    assert_eq!(
+        digest(&fake(config).unwrap()),
+        "fe488dffee71e2bed580681422bc2a69d9bd288fee21d891ab295da84680696f"
     );
     assert_eq!(
         digest(&rmat(10, 8, 4, 1).unwrap()),
@@ -133,10 +194,13 @@ fn another_seed_gives_another_set() {
     assert_ne!(sbm(1), sbm(2));
     let rmat = |seed| digest(&rmat(8, 4, 2, seed).unwrap());
     assert_ne!(rmat(1), rmat(2));
+    let fake = |seed| digest(&fake(FakeConfig { seed, ..FakeConfig::default() }).unwrap());
+    assert_ne!(fake(1), fake(2));
 }
 
 #[test]
 fn parameters_out_of_range_are_errors() {
+    let defaults = FakeConfig::default();
     let cases = [
         (ring(2), "n_nodes is 2, expected 3 to 2^24"),
         (sbm(SbmConfig { n_nodes: 1, ..SBM }), "n_nodes is 1, expected 2 to 2^32 - 2"),
@@ -144,6 +208,19 @@ fn parameters_out_of_range_are_errors() {
         (sbm(SbmConfig { homophily: 1.5, ..SBM }), "homophily is 1.5, expected 0 to 1"),
         (sbm(SbmConfig { dim: 0, ..SBM }), "dim is 0, expected at least 1"),
         (sbm(SbmConfig { noise: f64::NAN, ..SBM }), "noise is NaN, expected finite and at least 0"),
+        (fake(FakeConfig { avg_num_nodes: 0, ..defaults }), "avg_num_nodes is 0, expected 1 to 2^31"),
+        (fake(FakeConfig { avg_num_nodes: 9, ..defaults }), "avg_degree is 10, expected 1 to avg_num_nodes"),
+        (fake(FakeConfig { avg_degree: 0.5, ..defaults }), "avg_degree is 0.5, expected 1 to avg_num_nodes"),
+        (
+            fake(FakeConfig { avg_degree: f64::NAN, ..defaults }),
+            "avg_degree is NaN, expected 1 to avg_num_nodes",
+        ),
+        (
+            fake(FakeConfig { avg_num_nodes: 1 << 30, ..defaults }),
+            "avg_num_nodes * avg_degree is 10737418240, expected at most 2^31",
+        ),
+        (fake(FakeConfig { num_channels: 0, ..defaults }), "num_channels is 0, expected 1 to 2^20"),
+        (fake(FakeConfig { num_classes: 0, ..defaults }), "num_classes is 0, expected 1 to 2^24"),
         (rmat(31, 1, 1, 0), "scale is 31, expected 0 to 30"),
         (rmat(3, 1, 0, 0), "dim is 0, expected at least 1"),
     ];

@@ -2,7 +2,7 @@ use std::fmt;
 
 use kiln_graph::NodeId;
 
-use crate::{Result, RowBuf, RowType};
+use crate::{Result, RowBuf, RowType, Sparse};
 
 /// Rows of features by node id, wherever they are kept.
 ///
@@ -37,5 +37,11 @@ pub trait FeatureSource: fmt::Debug + Send + Sync {
         let mut row = RowBuf::empty(self.row_type());
         self.gather(&[node], &mut row)?;
         Ok(row.into_f32())
+    }
+
+    /// The source itself where it stores only what is not zero, so that it can be saved as it is. Sources
+    /// that have whole rows leave this as it is.
+    fn as_sparse(&self) -> Option<&Sparse> {
+        None
     }
 }

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use kiln_graph::{Buf, NodeId};
 
 use crate::row::check_ids;
@@ -49,14 +51,50 @@ impl Sparse {
         self.values.len()
     }
 
-    /// Adds a row's values to `out`, which has `dim` elements.
-    fn add_row(&self, node: NodeId, out: &mut [f32]) -> Result<()> {
+    /// Where each row's values start; see the table on [`Sparse`].
+    pub fn indptr(&self) -> &[u64] {
+        &self.indptr
+    }
+
+    /// The column of each value; see the table on [`Sparse`].
+    pub fn columns(&self) -> &[u32] {
+        &self.columns
+    }
+
+    /// The values that are stored; see the table on [`Sparse`].
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// Reads `indptr` and all columns once.
+    ///
+    /// # Errors
+    /// [`Error::BadSparseRow`] for the first row whose values lie where there are none,
+    /// [`Error::ColumnOutOfRange`] for the first column that does not exist.
+    pub fn validate(&self) -> Result<()> {
+        for row in 0..self.n_rows() as u32 {
+            for &column in &self.columns[self.value_range(NodeId(row))?] {
+                if column as usize >= self.dim {
+                    return Err(Error::ColumnOutOfRange { node: NodeId(row), column, dim: self.dim });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the values of a row lie.
+    fn value_range(&self, node: NodeId) -> Result<Range<usize>> {
         let (start, end) = (self.indptr[node.index()], self.indptr[node.index() + 1]);
         let n_values = self.values.len() as u64;
         if start > end || end > n_values {
             return Err(Error::BadSparseRow { node, start, end, n_values });
         }
-        let range = start as usize..end as usize;
+        Ok(start as usize..end as usize)
+    }
+
+    /// Adds a row's values to `out`, which has `dim` elements.
+    fn add_row(&self, node: NodeId, out: &mut [f32]) -> Result<()> {
+        let range = self.value_range(node)?;
         for (&column, value) in self.columns[range.clone()].iter().zip(&self.values[range]) {
             let dim = self.dim;
             let slot = out.get_mut(column as usize);
@@ -92,5 +130,9 @@ impl FeatureSource for Sparse {
         }
         *out = RowBuf::F32(rows);
         Ok(())
+    }
+
+    fn as_sparse(&self) -> Option<&Sparse> {
+        Some(self)
     }
 }

@@ -1,0 +1,230 @@
+//! What is read once, value by value, to know that a set is sound. Opening a mapped set does not.
+
+use std::path::{Path, PathBuf};
+
+use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_graph::{Csc, NodeId};
+
+use crate::folder::find;
+use crate::{Dataset, Error, Names, Note, Result, Split};
+
+/// Elements that are gathered in one go, unless a single row has more.
+pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
+
+/// What messages say of where a value is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// In a set in memory, or in a file: what to call it.
+    Set(&'a Path),
+    /// In the files of this folder.
+    Folder(&'a Path),
+}
+
+impl Place<'_> {
+    /// What to call the first of these files that is there.
+    fn file(&self, names: &[&str]) -> PathBuf {
+        match self {
+            Self::Set(name) => name.to_path_buf(),
+            Self::Folder(folder) => find(folder, names).unwrap_or_else(|| folder.join(names[0])),
+        }
+    }
+
+    fn bad(
+        &self,
+        file: &str,
+        what: &'static str,
+        position: u64,
+        expected: impl Into<String>,
+        found: impl ToString,
+    ) -> Error {
+        let (path, expected, found) = (self.file(&[file]), expected.into(), found.to_string());
+        Error::BadValue { path, what, position, expected, found }
+    }
+
+    /// The file of a part of the split.
+    fn part(&self, part: &str) -> PathBuf {
+        self.file(&[&format!("{part}.npy"), &format!("{part}_idx.npy")])
+    }
+
+    /// The error of an array, told as one of its file.
+    fn located(&self, error: Error) -> Error {
+        use kiln_feature::Error as Feature;
+        use kiln_graph::Error as Graph;
+        if matches!(self, Self::Set(_)) {
+            return error;
+        }
+        let below = |n: usize| format!("0 to {n} - 1");
+        match error {
+            Error::Graph(Graph::NodeOutOfRange { edge, node, n_nodes }) => self.bad(
+                "indices.npy",
+                "the source of edge",
+                edge,
+                format!("a node, {}", below(n_nodes)),
+                node,
+            ),
+            Error::Graph(Graph::IndptrNotMonotone { node, before, after }) => {
+                let expected = format!("at least {before}, as the entry before it");
+                self.bad("indptr.npy", "entry", node + 1, expected, after)
+            }
+            Error::Feature(Feature::LabelOutOfRange { node, label, n_classes }) => {
+                let expected = format!("a class, {}, or a negative number", below(n_classes));
+                self.bad("labels.npy", "the label of node", node.0.into(), expected, label)
+            }
+            Error::Feature(Feature::BadSparseRow { node, start, end, n_values }) => {
+                let expected = format!("a range within 0 to {n_values} that does not fall");
+                let found = format!("{start} to {end}");
+                self.bad("features_indptr.npy", "the values of row", node.0.into(), expected, found)
+            }
+            Error::Feature(Feature::ColumnOutOfRange { node, column, dim }) => {
+                let expected = format!("a column, {}", below(dim));
+                self.bad("features_indices.npy", "a column of row", node.0.into(), expected, column)
+            }
+            other => other,
+        }
+    }
+}
+
+/// The whole set but its split.
+pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
+    check_graph(&data.graph, &data.edge_type_names, place)?;
+    data.labels.validate().map_err(|error| place.located(error.into()))?;
+    check_features(&*data.features, place)?;
+    check_names(&data.names, place)
+}
+
+/// Checks that the nodes of a split exist and have a class, and notes parts that overlap.
+pub(crate) fn check_split(
+    place: Place<'_>,
+    split: &Split,
+    labels: &Labels,
+    notes: &mut Vec<Note>,
+) -> Result<()> {
+    let classes = labels.as_slice();
+    for (name, nodes) in split.parts() {
+        let what = match name {
+            "train" => "entry of the train split,",
+            "val" => "entry of the val split,",
+            _ => "entry of the test split,",
+        };
+        let is_bad = |node: &NodeId| classes.get(node.index()).is_none_or(|&class| class < 0);
+        if let Some(position) = nodes.iter().position(is_bad) {
+            let node = nodes[position];
+            let expected = match node.index() < classes.len() {
+                true => "a node that has a label".into(),
+                false => format!("a node, 0 to {} - 1", classes.len()),
+            };
+            let (path, found) = (place.part(name), format!("node {}", node.0));
+            return Err(Error::BadValue { path, what, position: position as u64, expected, found });
+        }
+    }
+    note_overlaps(split, labels.len(), notes);
+    Ok(())
+}
+
+/// Counts the nodes that stand in two parts of a split, a range of nodes at a time.
+fn note_overlaps(split: &Split, n_nodes: usize, notes: &mut Vec<Note>) {
+    const NODES_AT_ONCE: usize = 1 << 26;
+    let pairs = [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])];
+    let mut n_in_both = [0; 3];
+    for first_node in (0..n_nodes).step_by(NODES_AT_ONCE) {
+        let mut parts_of = vec![0_u8; NODES_AT_ONCE.min(n_nodes - first_node)];
+        for (part, (_, nodes)) in split.parts().into_iter().enumerate() {
+            for node in nodes {
+                let position = node.index().checked_sub(first_node);
+                if let Some(parts) = position.and_then(|position| parts_of.get_mut(position)) {
+                    *parts |= 1 << part;
+                }
+            }
+        }
+        let mut n_nodes_of = [0; 8];
+        parts_of.iter().for_each(|&parts| n_nodes_of[usize::from(parts & 7)] += 1);
+        for (n, (mask, _)) in n_in_both.iter_mut().zip(pairs) {
+            *n += (0..8).filter(|parts| parts & mask == mask).map(|parts| n_nodes_of[parts]).sum::<usize>();
+        }
+    }
+    for (n_nodes, (_, parts)) in n_in_both.into_iter().zip(pairs).filter(|(n, _)| *n > 0) {
+        notes.push(Note::SplitsOverlap { parts, n_nodes });
+    }
+}
+
+/// Order, ids, weights, and types where they have names.
+pub(crate) fn check_graph(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
+    graph.validate().map_err(|error| place.located(error.into()))?;
+    check_finite(graph.weights().unwrap_or_default(), "weights.npy", "the weight of edge", place)?;
+    let n_types = edge_type_names.len();
+    let types = graph.edge_types().unwrap_or_default();
+    if n_types > 0
+        && let Some(edge) = types.iter().position(|&ty| usize::from(ty) >= n_types)
+    {
+        let expected = format!("one of the {n_types} types that have names, 0 to {n_types} - 1");
+        return Err(place.bad("edge_types.npy", "the type of edge", edge as u64, expected, types[edge]));
+    }
+    Ok(())
+}
+
+fn check_finite(values: &[f32], file: &str, what: &'static str, place: Place<'_>) -> Result<()> {
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(position) => Err(not_finite(file, what, position as u64, values[position], place)),
+        None => Ok(()),
+    }
+}
+
+fn not_finite(file: &str, what: &'static str, position: u64, found: f32, place: Place<'_>) -> Error {
+    place.bad(file, what, position, "finite numbers: replace the others before saving", found)
+}
+
+fn check_features(features: &dyn FeatureSource, place: Place<'_>) -> Result<()> {
+    if let Some(sparse) = features.as_sparse() {
+        sparse.validate().map_err(|error| place.located(error.into()))?;
+        return check_finite(sparse.values(), "features_data.npy", "value", place);
+    }
+    let dim = features.dim();
+    for_each_rows(features, |first_row, rows| {
+        let values = std::mem::take(rows).into_f32();
+        match values.iter().position(|value| !value.is_finite()) {
+            Some(position) => {
+                let node = (first_row + position / dim) as u64;
+                Err(not_finite("features.npy", "a feature of node", node, values[position], place))
+            }
+            None => Ok(()),
+        }
+    })
+}
+
+/// All rows in order, some at a time: `visit` gets the number of the first one.
+pub(crate) fn for_each_rows(
+    features: &dyn FeatureSource,
+    mut visit: impl FnMut(usize, &mut RowBuf) -> Result<()>,
+) -> Result<()> {
+    let (n_rows, n_at_once) = (features.n_rows(), (VALUES_AT_ONCE / features.dim()).max(1));
+    let mut rows = RowBuf::empty(features.row_type());
+    for first_row in (0..n_rows).step_by(n_at_once) {
+        let end = n_rows.min(first_row + n_at_once);
+        let nodes: Vec<NodeId> = (first_row as u32..end as u32).map(NodeId).collect();
+        features.gather(&nodes, &mut rows)?;
+        visit(first_row, &mut rows)?;
+    }
+    Ok(())
+}
+
+fn check_names(names: &Names, place: Place<'_>) -> Result<()> {
+    let (mut start, n_bytes, n_names) = (0, names.text().len() as u64, names.len());
+    for (node, &end) in names.ends().iter().enumerate() {
+        if names.get(NodeId(node as u32)).is_none() {
+            let expected = format!("UTF-8 from byte {start} to a byte up to {n_bytes} of names_text.npy");
+            return Err(place.bad("names_ends.npy", "the name of node", node as u64, expected, end));
+        }
+        start = end;
+    }
+    if u64::from(start) != n_bytes {
+        let expected = format!("{n_bytes}, the length of names_text.npy");
+        return Err(place.bad(
+            "names_ends.npy",
+            "the end of name",
+            (n_names as u64).saturating_sub(1),
+            expected,
+            start,
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! kiln's own form of a data set on disk: a folder of plain `.npy` arrays, as [`npy::open`](crate::npy::open)
+//! and NumPy read them too, and a small manifest, `kiln.json`, with the counts, the names of classes and
+//! edge types, and each file's element type, shape and SHA-256. `docs/format.md` describes it.
+//!
+//! ```
+//! use kiln_data::{format, synthetic};
+//! let folder = tempfile::tempdir()?;
+//! let ring = folder.path().join("ring");
+//! format::write(&synthetic::ring(6)?, &ring)?;
+//! assert_eq!(format::open(&ring)?.graph.n_edges(), 12);
+//! assert_eq!(format::verify(&ring)?.n_hashed, 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub(crate) mod manifest;
+mod set;
+mod verify;
+pub(crate) mod writer;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_graph::Csc;
+
+use self::manifest::{ElementType, Manifest};
+use self::set::Set;
+use self::writer::SetWriter;
+use crate::check::for_each_rows;
+use crate::folder::check_count;
+use crate::{Dataset, Error, Result};
+
+pub use self::verify::{Verified, verify};
+
+/// Opens a set in kiln's form, in a time that does not depend on its size: the manifest and the headers of
+/// the arrays are read, the arrays are mapped.
+///
+/// Element types, shapes and the files' lengths are checked; values are not. Samplers and sources check
+/// those that they meet, and [`verify`] reads all, and the hashes.
+///
+/// # Errors
+/// [`Error::Missing`] for a folder without a manifest, [`Error::Manifest`] for one that cannot be read,
+/// [`Error::Format`] for one of another version, [`Error::Metadata`] for one that contradicts itself or the
+/// files, [`Error::Io`] and [`Error::Npy`] for files that are absent, cut off or of another element type,
+/// [`Error::Graph`] and [`Error::Feature`] for offsets that do not end where the edges do,
+/// [`Error::WrongKind`] for a graph alone.
+pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
+    Set::open(folder.as_ref())?.dataset()
+}
+
+/// Opens the topology of a set in kiln's form; also of one that has nothing else, as
+/// [`convert`](crate::convert::convert) makes it of an edge list alone.
+///
+/// # Errors
+/// As [`open`], but for [`Error::WrongKind`].
+pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
+    Set::open(folder.as_ref())?.graph()
+}
+
+/// Writes a set to a new folder, whose parents are made where they lack.
+///
+/// The folder appears whole or not at all: all files go to `FOLDER.unfinished-…` beside it, are seen to the
+/// disk, the manifest last, and then the folder is renamed. On an error what was written is removed; after
+/// a crash an unfinished folder is left, which can be deleted.
+///
+/// The same set gives the same bytes. Features are written some rows at a time, as they are stored: dense
+/// ones as `f32`, `f16` or `bf16`, sparse ones as the arrays of a CSR matrix. [`Dataset::notes`] are not
+/// part of a set. Values are not checked.
+///
+/// # Errors
+/// [`Error::NotEmpty`] for a folder that exists and is not empty, before anything is written;
+/// [`Error::Inconsistent`] for a set whose parts do not fit each other; [`Error::Metadata`] for more names
+/// than classes; [`Error::Feature`] for rows that cannot be read; [`Error::Io`].
+pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
+    let n_nodes = data.graph.n_nodes();
+    check_count(data.name.as_ref(), "the number of feature rows", n_nodes, data.features.n_rows())?;
+    check_count(data.name.as_ref(), "the number of labels", n_nodes, data.labels.len())?;
+    if !data.names.is_empty() {
+        check_count(data.name.as_ref(), "the number of node names", n_nodes, data.names.len())?;
+    }
+    let manifest = Manifest {
+        format: manifest::VERSION,
+        name: data.name.clone(),
+        n_nodes,
+        n_edges: data.graph.n_edges() as usize,
+        dim: Some(data.features.dim()),
+        n_classes: Some(data.labels.n_classes()),
+        class_names: data.class_names.clone(),
+        edge_type_names: data.edge_type_names.clone(),
+        files: BTreeMap::new(),
+    };
+    manifest.check_counts(&manifest::path_in(folder.as_ref()))?;
+    let mut set = SetWriter::create(folder.as_ref())?;
+    write_graph(&mut set, &data.graph)?;
+    write_features(&mut set, &*data.features)?;
+    set.put("labels.npy", ElementType::I32, data.labels.as_slice())?;
+    for ((_, nodes), file) in data.split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
+        set.put(file, ElementType::U32, nodes)?;
+    }
+    if !data.names.is_empty() {
+        set.put("names_text.npy", ElementType::U8, data.names.text())?;
+        set.put("names_ends.npy", ElementType::U32, data.names.ends())?;
+    }
+    set.commit(manifest)
+}
+
+fn write_graph(set: &mut SetWriter, graph: &Csc) -> Result<()> {
+    set.put("indptr.npy", ElementType::U64, graph.indptr())?;
+    set.put("indices.npy", ElementType::U32, graph.indices())?;
+    if let Some(weights) = graph.weights() {
+        set.put("weights.npy", ElementType::F32, weights)?;
+    }
+    if let Some(types) = graph.edge_types() {
+        set.put("edge_types.npy", ElementType::U8, types)?;
+    }
+    Ok(())
+}
+
+fn write_features(set: &mut SetWriter, features: &dyn FeatureSource) -> Result<()> {
+    if let Some(sparse) = features.as_sparse() {
+        set.put("features_indptr.npy", ElementType::U64, sparse.indptr())?;
+        set.put("features_indices.npy", ElementType::U32, sparse.columns())?;
+        return set.put("features_data.npy", ElementType::F32, sparse.values());
+    }
+    let unknown = |row_type: RowType| Error::BadParameter {
+        what: "the element type of the features",
+        expected: "f32, f16 or bf16, and the same in all rows",
+        got: row_type.to_string(),
+    };
+    let dtype = match features.row_type() {
+        RowType::F32 => ElementType::F32,
+        RowType::F16 => ElementType::F16,
+        RowType::BF16 => ElementType::BF16,
+        other => return Err(unknown(other)),
+    };
+    let mut array = set.rows("features.npy", dtype, features.dim())?;
+    for_each_rows(features, |_, rows| match (rows, dtype) {
+        (RowBuf::F32(values), ElementType::F32) => array.push(values),
+        (RowBuf::F16(values), ElementType::F16) => array.push(values),
+        (RowBuf::BF16(values), ElementType::BF16) => array.push(values),
+        (other, _) => Err(unknown(other.row_type())),
+    })?;
+    set.add(array)
+}

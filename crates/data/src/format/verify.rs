@@ -1,0 +1,68 @@
+use std::path::Path;
+
+use super::manifest::{self, Manifest};
+use super::set::Set;
+use super::writer::sha256;
+use crate::check::{Place, check_graph, check_split, check_values};
+use crate::{Error, Note, Result, npy};
+
+/// What [`verify`] found to be sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Number of nodes.
+    pub n_nodes: usize,
+    /// Number of edges.
+    pub n_edges: u64,
+    /// Files whose SHA-256 is the manifest's; 0 for a folder without a manifest.
+    pub n_hashed: usize,
+    /// What is not wrong, but should be known: splits that overlap, arrays that had to be copied.
+    pub notes: Vec<Note>,
+}
+
+/// Reads a whole set once, from the disk, and checks what opening it does not: the SHA-256 of each file,
+/// then that offsets never fall, that ids, labels, columns and splits are in range, and that weights and
+/// features are finite numbers.
+///
+/// A folder of `.npy` files without a `kiln.json` has no hashes; its values are checked all the same.
+/// Arrays that [`npy::open`] copies are copied here too; otherwise memory does not grow with the set.
+///
+/// # Errors
+/// Those of [`open`](super::open) or [`npy::open`]; [`Error::HashMismatch`] for a file that is not the one
+/// that was written; [`Error::BadValue`] with the file and the position of the first value that cannot be.
+pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
+    let folder = folder.as_ref();
+    let place = Place::Folder(folder);
+    if !manifest::path_in(folder).exists() {
+        let mut data = npy::open(folder)?;
+        check_values(&data, place)?;
+        check_split(place, &data.split, &data.labels, &mut Vec::new())?;
+        let (n_nodes, n_edges) = (data.graph.n_nodes(), data.graph.n_edges());
+        return Ok(Verified { n_nodes, n_edges, n_hashed: 0, notes: std::mem::take(&mut data.notes) });
+    }
+    let set = Set::open(folder)?;
+    check_hashes(folder, &set.manifest)?;
+    let mut notes = Vec::new();
+    let graph = if set.manifest.is_graph_alone() {
+        let graph = set.graph()?;
+        check_graph(&graph, &set.manifest.edge_type_names, place)?;
+        graph
+    } else {
+        let data = set.dataset()?;
+        check_values(&data, place)?;
+        check_split(place, &data.split, &data.labels, &mut notes)?;
+        (*data.graph).clone()
+    };
+    let (n_nodes, n_edges) = (graph.n_nodes(), graph.n_edges());
+    Ok(Verified { n_nodes, n_edges, n_hashed: set.manifest.files.len(), notes })
+}
+
+fn check_hashes(folder: &Path, manifest: &Manifest) -> Result<()> {
+    for (name, entry) in &manifest.files {
+        let path = folder.join(name);
+        let got = sha256(&path)?;
+        if got != entry.sha256 {
+            return Err(Error::HashMismatch { path, expected: entry.sha256.clone(), got });
+        }
+    }
+    Ok(())
+}

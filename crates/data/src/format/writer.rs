@@ -1,0 +1,215 @@
+//! A set on its way to the disk: everything goes to an unfinished folder beside the target, which gets its
+//! name in one step at the end.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use bytemuck::Pod;
+use sha2::{Digest, Sha256};
+
+use super::manifest::{ElementType, Entry, FILE_NAME, Manifest};
+use crate::{Error, Result, npy};
+
+/// Bytes that are reserved for a header: what [`npy::header`] takes for any lengths of one or two
+/// dimensions.
+const HEADER_BYTES: usize = 128;
+
+/// Bytes that are written or read at a time.
+pub(crate) const BUFFER_BYTES: usize = 1 << 16;
+
+/// Writes a set: arrays first, the manifest last, then one rename. Until [`SetWriter::commit`] has returned,
+/// the target is as it was; dropping the writer removes what it wrote.
+#[derive(Debug)]
+pub(crate) struct SetWriter {
+    target: PathBuf,
+    folder: PathBuf,
+    files: BTreeMap<String, Entry>,
+    is_committed: bool,
+}
+
+impl SetWriter {
+    /// Makes an unfinished folder beside `target`, and the folders above it.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] unless `target` is absent or an empty folder, [`Error::Io`].
+    pub(crate) fn create(target: &Path) -> Result<Self> {
+        // Only an absolute path has a folder above it and a name in each case, as `.` has not.
+        let target = match target.canonicalize() {
+            Ok(target) => target,
+            Err(_) => std::path::absolute(target).map_err(io_error(target))?,
+        };
+        let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
+            return Err(Error::NotEmpty { path: target });
+        };
+        let is_free = match fs::read_dir(&target) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
+            Err(error) => return Err(io_error(&target)(error)),
+        };
+        if !is_free {
+            return Err(Error::NotEmpty { path: target });
+        }
+        fs::create_dir_all(parent).map_err(io_error(parent))?;
+        // Another process may have left a folder of the same number behind, or be at work in one.
+        for attempt in 0_u64.. {
+            let mut unfinished = name.to_owned();
+            unfinished.push(format!(".unfinished-{}-{attempt}", std::process::id()));
+            let folder = parent.join(unfinished);
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(Self { target, folder, files: BTreeMap::new(), is_committed: false }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io_error(&folder)(error)),
+            }
+        }
+        unreachable!("there are fewer folders than numbers")
+    }
+
+    /// Where the files are until the end; what else is put there must be gone before the set is committed.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Starts an array of one dimension.
+    pub(crate) fn vector(&self, name: &'static str, dtype: ElementType) -> Result<ArrayWriter> {
+        ArrayWriter::create(self.folder.join(name), name, dtype, None)
+    }
+
+    /// Starts an array of rows of `dim` columns.
+    pub(crate) fn rows(&self, name: &'static str, dtype: ElementType, dim: usize) -> Result<ArrayWriter> {
+        ArrayWriter::create(self.folder.join(name), name, dtype, Some(dim))
+    }
+
+    /// Finishes an array, which is then on the disk.
+    pub(crate) fn add(&mut self, array: ArrayWriter) -> Result<()> {
+        let name = array.name.to_owned();
+        self.files.insert(name, array.finish()?);
+        Ok(())
+    }
+
+    /// Writes a whole array that is there already.
+    pub(crate) fn put<T: Pod>(&mut self, name: &'static str, dtype: ElementType, values: &[T]) -> Result<()> {
+        let mut array = self.vector(name, dtype)?;
+        array.push(values)?;
+        self.add(array)
+    }
+
+    /// Writes the manifest, whose `files` are filled in here, and gives the folder its name.
+    pub(crate) fn commit(mut self, mut manifest: Manifest) -> Result<()> {
+        manifest.files = std::mem::take(&mut self.files);
+        let path = self.folder.join(FILE_NAME);
+        manifest.check(&path)?;
+        let mut file = File::create_new(&path).map_err(io_error(&path))?;
+        file.write_all(&manifest.to_bytes()).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
+        sync_folder(&self.folder)?;
+        // An empty folder gives way to the new one; one that was filled meanwhile does not.
+        fs::rename(&self.folder, &self.target).map_err(|source| match source.kind() {
+            io::ErrorKind::DirectoryNotEmpty
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::NotADirectory => Error::NotEmpty { path: self.target.clone() },
+            _ => Error::Io { path: self.target.clone(), source },
+        })?;
+        self.is_committed = true;
+        self.target.parent().map_or(Ok(()), sync_folder)
+    }
+}
+
+impl Drop for SetWriter {
+    fn drop(&mut self) {
+        if !self.is_committed {
+            // Nobody is left to be told; what stays behind has a name that says what it is.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// An `.npy` file that grows; its length need not be known before it ends.
+#[derive(Debug)]
+pub(crate) struct ArrayWriter {
+    path: PathBuf,
+    name: &'static str,
+    dtype: ElementType,
+    /// Columns of an array of two dimensions.
+    dim: Option<usize>,
+    n_values: usize,
+    file: BufWriter<File>,
+}
+
+impl ArrayWriter {
+    fn create(path: PathBuf, name: &'static str, dtype: ElementType, dim: Option<usize>) -> Result<Self> {
+        let file = File::create_new(&path).map_err(io_error(&path))?;
+        let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        file.write_all(&[0; HEADER_BYTES]).map_err(io_error(&path))?;
+        Ok(Self { path, name, dtype, dim, n_values: 0, file })
+    }
+
+    /// Appends values.
+    pub(crate) fn push<T: Pod>(&mut self, values: &[T]) -> Result<()> {
+        assert_eq!(
+            size_of::<T>(),
+            self.dtype.stored_as().bytes(),
+            "values of {} in {}",
+            self.dtype,
+            self.name
+        );
+        self.n_values += values.len();
+        self.file.write_all(bytemuck::cast_slice(values)).map_err(io_error(&self.path))
+    }
+
+    /// Number of values so far.
+    pub(crate) fn n_values(&self) -> usize {
+        self.n_values
+    }
+
+    /// Writes the header, sees everything to the disk, and reads it once more for its hash.
+    fn finish(self) -> Result<Entry> {
+        let Self { path, name, dtype, dim, n_values, file } = self;
+        let shape = match dim {
+            None => vec![n_values],
+            Some(dim) => {
+                assert!(n_values.is_multiple_of(dim), "{n_values} values in {name} for rows of {dim}");
+                vec![n_values / dim, dim]
+            }
+        };
+        let header = npy::header(dtype.stored_as(), &shape);
+        assert_eq!(header.len(), HEADER_BYTES, "the header of {name}");
+        let mut file = file.into_inner().map_err(|error| io_error(&path)(error.into_error()))?;
+        file.rewind()
+            .and_then(|()| file.write_all(&header))
+            .and_then(|()| file.sync_all())
+            .map_err(io_error(&path))?;
+        drop(file);
+        Ok(Entry { dtype, shape, sha256: sha256(&path)? })
+    }
+}
+
+/// The SHA-256 of a file, in lower-case hexadecimal.
+pub(crate) fn sha256(path: &Path) -> Result<String> {
+    let mut file = File::open(path).map_err(io_error(path))?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n_bytes) => hasher.update(&buffer[..n_bytes]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(io_error(path)(error)),
+        }
+    }
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What the system said of a file, with the file's name.
+pub(crate) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
+    |source| Error::Io { path: path.to_owned(), source }
+}
+
+/// Sees the names in a folder to the disk, on systems where a folder can be opened as a file.
+fn sync_folder(folder: &Path) -> Result<()> {
+    if cfg!(unix) {
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_error(folder))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! kiln's own form: what is written reads back, appears whole or not at all, and is refused when it is not
+//! what its manifest says.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use kiln_data::synthetic::{self, SbmConfig};
+use kiln_data::{Dataset, Error, Names, Split, debian_packages, format, npy};
+use kiln_feature::{Dense, FeatureSource, Labels, RowBuf, RowType, Rows, Sparse};
+use kiln_graph::{Buf, CscBuilder, NodeId};
+
+const ALL_FILES: [&str; 8] = [
+    "features.npy",
+    "indices.npy",
+    "indptr.npy",
+    "kiln.json",
+    "labels.npy",
+    "test.npy",
+    "train.npy",
+    "val.npy",
+];
+
+fn nodes(ids: &[u32]) -> Buf<NodeId> {
+    ids.iter().copied().map(NodeId).collect()
+}
+
+/// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, with weights and types; node 3 has no class.
+fn small(features: impl FeatureSource + 'static) -> Dataset {
+    let builder = CscBuilder::new(4).weights(&[0.5, 1.0, 1.5, 2.0]).edge_types(&[0, 1, 0, 1]);
+    Dataset {
+        name: "small".into(),
+        graph: Arc::new(builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap()),
+        features: Arc::new(features),
+        labels: Arc::new(Labels::new(vec![1, 0, 2, -1], 3)),
+        split: Split { train: nodes(&[0]), val: nodes(&[1]), test: nodes(&[2]) },
+        names: Arc::new(Names::new(["zero", "", "zwei", "três"])),
+        class_names: ["a", "b", "c"].map(String::from).to_vec(),
+        edge_type_names: ["near", "far"].map(String::from).to_vec(),
+        notes: Vec::new(),
+    }
+}
+
+fn rows() -> Dense {
+    Dense::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap()
+}
+
+fn sparse() -> Sparse {
+    let columns: Buf<u32> = vec![1, 0, 99, 0].into();
+    Sparse::new(vec![0, 1, 3, 3, 4].into(), columns, vec![0.5, 1.0, 1.5, 3.0].into(), 500).unwrap()
+}
+
+/// The set in a folder of its own.
+fn written(data: &Dataset) -> (tempfile::TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("set");
+    format::write(data, &folder).unwrap();
+    (root, folder)
+}
+
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    entries.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn all_rows(data: &Dataset) -> RowBuf {
+    let nodes: Vec<NodeId> = (0..data.features.n_rows() as u32).map(NodeId).collect();
+    let mut rows = RowBuf::default();
+    data.features.gather(&nodes, &mut rows).unwrap();
+    rows
+}
+
+fn check_equal(got: &Dataset, expected: &Dataset) {
+    assert_eq!(got.name, expected.name);
+    assert_eq!(got.graph.indptr(), expected.graph.indptr());
+    assert_eq!(got.graph.indices(), expected.graph.indices());
+    assert_eq!(got.graph.weights(), expected.graph.weights());
+    assert_eq!(got.graph.edge_types(), expected.graph.edge_types());
+    assert_eq!(got.features.dim(), expected.features.dim());
+    assert!(all_rows(got) == all_rows(expected), "features differ");
+    assert_eq!(got.labels.as_slice(), expected.labels.as_slice());
+    assert_eq!(got.labels.n_classes(), expected.labels.n_classes());
+    assert_eq!(got.split, expected.split);
+    assert!(got.names == expected.names, "names differ");
+    assert_eq!(got.class_names, expected.class_names);
+    assert_eq!(got.edge_type_names, expected.edge_type_names);
+}
+
+/// Written, read back, verified, and written again with the same bytes.
+fn check_round_trip(data: &Dataset) {
+    let (_root, folder) = written(data);
+    let read = format::open(&folder).unwrap();
+    check_equal(&read, data);
+    assert_eq!(read.graph.owned_bytes(), 0);
+    let verified = format::verify(&folder).unwrap();
+    assert_eq!((verified.n_nodes, verified.n_edges), (data.graph.n_nodes(), data.graph.n_edges()));
+    assert_eq!(verified.n_hashed, contents(&folder).len() - 1);
+    assert_eq!(verified.notes, []);
+    let (_root, again) = written(&read);
+    assert!(contents(&again) == contents(&folder), "written twice, {} differs", data.name);
+}
+
+#[test]
+fn the_built_in_set_reads_back() {
+    check_round_trip(&debian_packages().unwrap());
+}
+
+#[test]
+fn synthetic_sets_read_back() {
+    check_round_trip(&synthetic::ring(10).unwrap());
+    let config =
+        SbmConfig { n_nodes: 500, n_classes: 4, degree: 6, homophily: 0.8, dim: 9, noise: 0.5, seed: 1 };
+    check_round_trip(&synthetic::sbm(config).unwrap());
+}
+
+#[test]
+fn each_kind_of_features_reads_back_as_it_is_stored() {
+    check_round_trip(&small(rows()));
+    let halves: Vec<f16> = [0.5, 1.0, -2.0, 3.0].map(f16::from_f32).to_vec();
+    check_round_trip(&small(Dense::new(Rows::F16(halves.into()), 1).unwrap()));
+    let brain: Vec<bf16> = [0.5, 1.0, -2.0, 1e30].map(bf16::from_f32).to_vec();
+    let data = small(Dense::new(Rows::BF16(brain.into()), 1).unwrap());
+    check_round_trip(&data);
+    let (_root, folder) = written(&data);
+    assert_eq!(format::open(&folder).unwrap().features.row_type(), RowType::BF16);
+    check_round_trip(&small(sparse()));
+    let (_root, folder) = written(&small(sparse()));
+    let read = format::open(&folder).unwrap();
+    let read = read.features.as_sparse().unwrap();
+    assert_eq!((read.indptr(), read.columns(), read.dim()), (sparse().indptr(), sparse().columns(), 500));
+}
+
+#[test]
+fn the_folder_is_one_of_plain_arrays_too() {
+    let (_root, folder) = written(&small(rows()));
+    let data = npy::open(&folder).unwrap();
+    assert_eq!(data.notes, []);
+    assert_eq!(data.graph.weights(), small(rows()).graph.weights());
+    assert!(all_rows(&data) == all_rows(&small(rows())));
+    let file = fs::read(folder.join("features.npy")).unwrap();
+    assert_eq!(file, npy::write(&[0.0_f32, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], &[4, 2]));
+}
+
+#[test]
+fn a_folder_that_holds_something_is_refused() {
+    let (root, folder) = written(&small(rows()));
+    let before = contents(&folder);
+    for target in [folder.clone(), folder.join("kiln.json"), root.path().to_owned()] {
+        let error = format::write(&synthetic::ring(5).unwrap(), &target).unwrap_err();
+        assert!(matches!(&error, Error::NotEmpty { .. }), "{error}");
+    }
+    assert!(contents(&folder) == before);
+    assert_eq!(names_in(root.path()), ["set"]);
+}
+
+#[test]
+fn an_empty_folder_is_filled_and_missing_parents_are_made() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("empty")).unwrap();
+    for folder in ["empty", "a/b/c", "a/b/d/"] {
+        format::write(&synthetic::ring(5).unwrap(), root.path().join(folder)).unwrap();
+        assert_eq!(names_in(&root.path().join(folder)), ALL_FILES);
+    }
+    assert_eq!(names_in(&root.path().join("a/b")), ["c", "d"]);
+}
+
+/// Rows that end with an error after the first 100,000, and look around meanwhile.
+#[derive(Debug)]
+struct Breaking {
+    target: PathBuf,
+}
+
+impl FeatureSource for Breaking {
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn n_rows(&self) -> usize {
+        200_000
+    }
+
+    fn row_type(&self) -> RowType {
+        RowType::F32
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> kiln_feature::Result<()> {
+        if ids.iter().any(|node| node.0 >= 100_000) {
+            // What a process that dies here leaves behind: no target, and an unfinished folder that is no set.
+            assert!(!self.target.exists());
+            let unfinished = names_in(self.target.parent().unwrap()).pop().unwrap();
+            assert!(unfinished.starts_with("set.unfinished-"), "{unfinished}");
+            let unfinished = self.target.with_file_name(unfinished);
+            assert!(unfinished.join("features.npy").exists());
+            assert!(matches!(format::open(unfinished), Err(Error::Missing { .. })));
+            return Err(kiln_feature::Error::ZeroDim);
+        }
+        *out = RowBuf::F32(vec![0.0; ids.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_writer_that_stops_half_way_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("set");
+    let data = Dataset {
+        graph: Arc::new(CscBuilder::new(200_000).build(&[], &[]).unwrap()),
+        labels: Arc::new(Labels::new(vec![0; 200_000], 1)),
+        features: Arc::new(Breaking { target: target.clone() }),
+        ..synthetic::ring(5).unwrap()
+    };
+    let data = Dataset { class_names: vec!["all".into()], ..data };
+    let error = format::write(&data, &target).unwrap_err();
+    assert!(matches!(error, Error::Feature(kiln_feature::Error::ZeroDim)), "{error}");
+    assert_eq!(names_in(root.path()), [""; 0]);
+}
+
+#[test]
+fn an_unfinished_folder_of_another_process_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let left: Vec<String> = (0..3).map(|n| format!("set.unfinished-{}-{n}", std::process::id())).collect();
+    for name in &left {
+        fs::create_dir(root.path().join(name)).unwrap();
+        fs::write(root.path().join(name).join("indptr.npy"), "half").unwrap();
+    }
+    format::write(&small(rows()), root.path().join("set")).unwrap();
+    check_equal(&format::open(root.path().join("set")).unwrap(), &small(rows()));
+    assert_eq!(names_in(root.path()), [&["set".to_owned()], &left[..]].concat());
+}
+
+#[test]
+fn a_set_that_contradicts_itself_is_not_written() {
+    let root = tempfile::tempdir().unwrap();
+    let check = |data: Dataset, expected: &str| {
+        let error = format::write(&data, root.path().join("set")).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(names_in(root.path()), [""; 0]);
+    };
+    let three_rows = Dense::from_f32(vec![0.0; 3], 1).unwrap();
+    check(small(three_rows), "the number of feature rows is 3, expected 4");
+    let labels = Arc::new(Labels::new(vec![0; 5], 3));
+    check(Dataset { labels, ..small(rows()) }, "the number of labels is 5, expected 4");
+    let names = Arc::new(Names::new(["one"]));
+    check(Dataset { names, ..small(rows()) }, "the number of node names is 1, expected 4");
+    let class_names = vec!["a".to_owned()];
+    check(Dataset { class_names, ..small(rows()) }, "class_names is 1 names, expected 3 names or none");
+}

@@ -1,0 +1,92 @@
+//! Sets of graphs: what the constructor refuses, and random splits.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use kiln_data::{Error, GraphDataset, Split};
+use kiln_feature::{Dense, Labels};
+use kiln_graph::{Csc, CscBuilder};
+
+/// Edges 0 - 1 and 3 -> 2.
+fn graph() -> Csc {
+    CscBuilder::new(4).build(&[0, 1, 3], &[1, 0, 2]).unwrap()
+}
+
+fn labels(classes: &[i32]) -> Labels {
+    Labels::new(classes.to_vec(), 2)
+}
+
+#[test]
+fn arrays_that_contradict_each_other_are_errors() {
+    let new = |offsets: &[u32], classes: &[i32]| {
+        GraphDataset::new("set", graph(), offsets.to_vec(), labels(classes)).map(|data| data.n_graphs())
+    };
+    assert_eq!(new(&[0, 2, 2, 4], &[0, -1, 1]).unwrap(), 3);
+    let cases = [
+        (new(&[], &[]), "set: the number of node offsets is 0, expected 2"),
+        (new(&[0], &[]), "set: the number of node offsets is 1, expected 2"),
+        (new(&[1, 4], &[0]), "set: the first node offset is 1, expected 0"),
+        (new(&[0, 2], &[0]), "set: the last node offset is 2, expected 4"),
+        (new(&[0, 5, 4], &[0, 0]), "set: node offset 2 is 4, expected at least 5, the one before it"),
+        (
+            new(&[0, 3, 4], &[0, 0]),
+            "set: the source of edge 2 is node 3, expected a node of graph 0, as its destination is",
+        ),
+        (new(&[0, 2, 4], &[0]), "set: the number of graph labels is 1, expected 2"),
+        (
+            new(&[0, 2, 4], &[0, 2]),
+            "features: node 1 has label 2, but there are 2 classes (0 to n_classes - 1)",
+        ),
+    ];
+    for (result, expected) in cases {
+        assert_eq!(result.unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn features_and_node_labels_are_one_a_node() {
+    let data = GraphDataset::new("set", graph(), vec![0, 2, 4], labels(&[0, 1])).unwrap();
+    assert_eq!(data.class_names, ["0", "1"]);
+    let three = Arc::new(Dense::from_f32(vec![0.0; 3], 1).unwrap());
+    let error = data.clone().with_features(three).unwrap_err();
+    assert_eq!(error.to_string(), "set: the number of feature rows is 3, expected 4");
+    let error = data.clone().with_node_labels(labels(&[0; 5])).unwrap_err();
+    assert_eq!(error.to_string(), "set: the number of node labels is 5, expected 4");
+    let error = data.clone().with_node_labels(labels(&[0, 1, 2, 0])).unwrap_err();
+    assert!(matches!(error, Error::Feature(_)), "{error}");
+    let four = Arc::new(Dense::from_f32(vec![0.0; 4], 1).unwrap());
+    let data = data.with_features(four).unwrap().with_node_labels(labels(&[0, 1, 1, 0])).unwrap();
+    assert_eq!(data.features().unwrap().n_rows(), 4);
+    assert_eq!(data.node_labels().unwrap().as_slice(), [0, 1, 1, 0]);
+    assert_eq!(data.node_label_names, ["0", "1"]);
+}
+
+fn parts(split: &Split) -> [Vec<u32>; 3] {
+    split.parts().map(|(_, items)| items.iter().map(|item| item.0).collect())
+}
+
+#[test]
+fn a_random_split_has_each_item_once_and_depends_on_the_seed_alone() {
+    let split = Split::random(10, [0.7, 0.1], 1).unwrap();
+    let items = parts(&split);
+    assert_eq!(items.each_ref().map(Vec::len), [7, 1, 2]);
+    assert!(items.iter().all(|part| part.is_sorted()));
+    let mut all = items.concat();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..10));
+    assert_eq!(split, Split::random(10, [0.7, 0.1], 1).unwrap());
+    assert_ne!(split, Split::random(10, [0.7, 0.1], 2).unwrap());
+    assert_eq!(parts(&Split::random(3, [0.5, 0.5], 1).unwrap()).map(|part| part.len()), [2, 1, 0]);
+}
+
+#[test]
+fn shares_out_of_range_are_errors() {
+    let cases = [
+        ([-0.1, 0.5], "a share of the split is -0.1, expected 0 to 1"),
+        ([0.5, f64::NAN], "a share of the split is NaN, expected 0 to 1"),
+        ([0.75, 0.5], "the sum of the shares is 1.25, expected at most 1"),
+    ];
+    for (shares, expected) in cases {
+        assert_eq!(Split::random(10, shares, 1).unwrap_err().to_string(), expected);
+    }
+}
