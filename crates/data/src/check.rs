@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureSource, Labels, MAX_DIM, RowBuf};
 use kiln_graph::{Csc, NodeId};
 
 use crate::folder::find;
@@ -41,13 +41,22 @@ impl Place<'_> {
         Error::BadValue { path, what, position, expected, found }
     }
 
+    fn bad_dim(&self, dim: usize) -> Error {
+        Error::Metadata {
+            path: self.file(&["features.npy", "features_indices.npy"]),
+            key: "the number of columns".into(),
+            expected: format!("1 to {MAX_DIM}"),
+            found: dim.to_string(),
+        }
+    }
+
     /// The file of a part of the split.
     fn part(&self, part: &str) -> PathBuf {
         self.file(&[&format!("{part}.npy"), &format!("{part}_idx.npy")])
     }
 
     /// The error of an array, told as one of its file.
-    fn located(&self, error: Error) -> Error {
+    pub(crate) fn located(&self, error: Error) -> Error {
         use kiln_feature::Error as Feature;
         use kiln_graph::Error as Graph;
         if matches!(self, Self::Set(_)) {
@@ -62,6 +71,16 @@ impl Place<'_> {
                 format!("a node, {}", below(n_nodes)),
                 node,
             ),
+            Error::Graph(Graph::LengthMismatch { what, expected, got }) => Error::Inconsistent {
+                file: self.file(&[&format!("{what}.npy")]),
+                what: "the number of entries",
+                expected,
+                got,
+            },
+            // The entry before the first would be 0: no `indptr` falls there.
+            Error::Graph(Graph::IndptrNotMonotone { node: 0, before: 0, after }) => {
+                self.bad("indptr.npy", "entry", 0, "0, where the first node's edges start", after)
+            }
             Error::Graph(Graph::IndptrNotMonotone { node, before, after }) => {
                 let expected = format!("at least {before}, as the entry before it");
                 self.bad("indptr.npy", "entry", node + 1, expected, after)
@@ -69,6 +88,11 @@ impl Place<'_> {
             Error::Feature(Feature::LabelOutOfRange { node, label, n_classes }) => {
                 let expected = format!("a class, {}, or a negative number", below(n_classes));
                 self.bad("labels.npy", "the label of node", node.0.into(), expected, label)
+            }
+            Error::Feature(Feature::ZeroDim) => self.bad_dim(0),
+            Error::Feature(Feature::TooManyColumns { dim, .. }) => self.bad_dim(dim),
+            Error::Feature(Feature::BadSparse { what, expected, got }) => {
+                Error::Inconsistent { file: self.file(&["features_indptr.npy"]), what, expected, got }
             }
             Error::Feature(Feature::BadSparseRow { node, start, end, n_values }) => {
                 let expected = format!("a range within 0 to {n_values} that does not fall");

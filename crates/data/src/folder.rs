@@ -41,7 +41,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let path = required(folder, &["labels.npy"], "the class of each node")?;
     let labels = Array::open(&path)?.labels(&mut notes)?;
     check_count(&path, "the number of labels", n_nodes, labels.len())?;
-    let n_classes = labels.iter().max().map_or(0, |&largest| (largest.max(-1) + 1) as usize);
+    let n_classes = n_classes_of(&path, &labels)?;
     let labels = Labels::new(labels, n_classes);
     let split = open_split(folder, n_nodes, &mut notes)?;
     crate::check::check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
@@ -62,6 +62,24 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 pub(crate) fn name_of(folder: &Path) -> String {
     let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     resolved.file_name().map_or_else(|| "data".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// More classes are refused: each has a name in memory and a column in the model's last layer.
+pub(crate) const MAX_CLASSES: usize = 1 << 20;
+
+/// One more than the largest class in the file at `path`.
+pub(crate) fn n_classes_of(path: &Path, labels: &[i32]) -> Result<usize> {
+    let is_bad = |&label: &i32| usize::try_from(label).is_ok_and(|class| class >= MAX_CLASSES);
+    if let Some(position) = labels.iter().position(is_bad) {
+        return Err(Error::BadValue {
+            path: path.to_owned(),
+            what: "the label of node",
+            position: position as u64,
+            expected: format!("below {MAX_CLASSES}: number the classes from 0"),
+            found: labels[position].to_string(),
+        });
+    }
+    Ok(labels.iter().max().map_or(0, |&largest| (largest.max(-1) + 1) as usize))
 }
 
 /// Names for classes that have none.
@@ -104,12 +122,28 @@ pub(crate) fn open_graph(folder: &Path, notes: &mut Vec<Note>) -> Result<Csc> {
     let n_nodes = indptr.len() - 1;
     let path = required(folder, &["indices.npy"], "the source of each edge")?;
     let indices = Array::open(path)?.nodes("edge", n_nodes, notes)?;
-    let mut graph = Csc::new(indptr, indices)?;
-    if let Some(path) = find(folder, &["weights.npy"]) {
-        graph = graph.with_weights(Array::open(path)?.values::<f32>()?)?;
+    let weights = find(folder, &["weights.npy"]);
+    let weights = weights.map(|path| Array::open(path)?.values::<f32>()).transpose()?;
+    let types = find(folder, &["edge_types.npy"]);
+    let types = types.map(|path| Array::open(path)?.values::<u8>()).transpose()?;
+    graph_of(Place::Folder(folder), indptr, indices, weights, types)
+}
+
+/// The graph of these arrays; `place` is where they are.
+pub(crate) fn graph_of(
+    place: Place<'_>,
+    indptr: Buf<u64>,
+    indices: Buf<NodeId>,
+    weights: Option<Buf<f32>>,
+    types: Option<Buf<u8>>,
+) -> Result<Csc> {
+    let located = |error: kiln_graph::Error| place.located(error.into());
+    let mut graph = Csc::new(indptr, indices).map_err(located)?;
+    if let Some(weights) = weights {
+        graph = graph.with_weights(weights).map_err(located)?;
     }
-    if let Some(path) = find(folder, &["edge_types.npy"]) {
-        graph = graph.with_edge_types(Array::open(path)?.values::<u8>()?)?;
+    if let Some(types) = types {
+        graph = graph.with_edge_types(types).map_err(located)?;
     }
     Ok(graph)
 }
@@ -122,10 +156,11 @@ pub(crate) fn open_features(
     dim: Option<usize>,
     notes: &mut Vec<Note>,
 ) -> Result<Arc<dyn FeatureSource>> {
+    let place = Place::Folder(folder);
     let names = ["features.npy", "features_indptr.npy"];
     let path = required(folder, &names, "the features of each node")?;
     let features: Arc<dyn FeatureSource> = if path.ends_with("features.npy") {
-        Arc::new(Array::open(&path)?.rows(notes)?)
+        Arc::new(Array::open(&path)?.rows(notes).map_err(|error| place.located(error))?)
     } else {
         let indptr = Array::open(&path)?.offsets(notes)?;
         let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;
@@ -138,7 +173,8 @@ pub(crate) fn open_features(
         let values_path = required(folder, &["features_data.npy"], "the value of each feature")?;
         let values = Array::open(values_path)?.values::<f32>()?;
         let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
-        Arc::new(Sparse::new(indptr, columns, values, dim)?)
+        let sparse = Sparse::new(indptr, columns, values, dim);
+        Arc::new(sparse.map_err(|error| place.located(error.into()))?)
     };
     check_count(&path, "the number of feature rows", n_nodes, features.n_rows())?;
     Ok(features)

@@ -19,6 +19,14 @@ pub enum Error {
     /// Rows without columns.
     #[error("the feature dimension is 0, expected at least 1")]
     ZeroDim,
+    /// Rows that are too wide to be gathered: a damaged file, most likely.
+    #[error("the feature dimension is {dim}, expected at most {max}")]
+    TooManyColumns {
+        /// The number of columns.
+        dim: usize,
+        /// The largest that is read.
+        max: usize,
+    },
     /// The values are not a whole number of rows.
     #[error("{n_values} values are not a whole number of rows of {dim}")]
     PartialRow {

@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use kiln_graph::{Buf, NodeId};
 
-use crate::row::check_ids;
+use crate::row::{check_dim, check_ids};
 use crate::{Error, FeatureSource, Result, RowBuf, RowType};
 
 /// Features of which only the values that are not zero are stored (compressed sparse rows), owned or
@@ -26,12 +26,10 @@ impl Sparse {
     /// checked when they are gathered.
     ///
     /// # Errors
-    /// [`Error::ZeroDim`] for `dim` 0; [`Error::BadSparse`] when `indptr` is empty or does not run from 0
+    /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`; [`Error::BadSparse`] when `indptr` is empty or does not run from 0
     /// to the number of values, or there are not as many columns as values.
     pub fn new(indptr: Buf<u64>, columns: Buf<u32>, values: Buf<f32>, dim: usize) -> Result<Self> {
-        if dim == 0 {
-            return Err(Error::ZeroDim);
-        }
+        check_dim(dim)?;
         let n_values = values.len() as u64;
         let bad = |what, expected, got| Err(Error::BadSparse { what, expected, got });
         match (indptr.first(), indptr.last()) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_data::{Dataset, Error, Note};
+use kiln_data::{Dataset, Error, GraphDataset, Note};
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 
@@ -24,8 +24,9 @@ pub(super) fn notes(notes: &[Note], folder: &Path) {
     }
 }
 
-/// What opens has one row and one label a node, and names for its classes; its values can be looked at.
-pub(super) fn dataset(data: &Dataset) {
+/// What opens has one row and one label a node, and names for its classes; its values can be looked at. Gives whether the
+/// set is sound.
+pub(super) fn dataset(data: &Dataset) -> bool {
     let n_nodes = data.graph.n_nodes();
     assert_eq!(data.features.n_rows(), n_nodes);
     assert_eq!(data.labels.len(), n_nodes);
@@ -50,6 +51,50 @@ pub(super) fn dataset(data: &Dataset) {
         for node in (0..n_nodes as u32).map(NodeId) {
             assert_eq!(data.graph.in_neighbors(node).len() as u64, data.graph.in_degree(node));
         }
+    }
+    is_sound
+}
+
+/// Two sets are the same but for their notes.
+pub(super) fn same(a: &Dataset, b: &Dataset) {
+    assert_eq!(a.name, b.name);
+    assert_eq!((a.graph.indptr(), a.graph.indices()), (b.graph.indptr(), b.graph.indices()));
+    assert_eq!((a.graph.weights(), a.graph.edge_types()), (b.graph.weights(), b.graph.edge_types()));
+    assert_eq!((a.labels.as_slice(), a.labels.n_classes()), (b.labels.as_slice(), b.labels.n_classes()));
+    assert_eq!((&a.split, &a.names), (&b.split, &b.names));
+    assert_eq!((&a.class_names, &a.edge_type_names), (&b.class_names, &b.edge_type_names));
+    assert_eq!((a.features.dim(), a.features.n_rows()), (b.features.dim(), b.features.n_rows()));
+    if a.features.dim() <= MAX_DIM {
+        for node in (0..a.features.n_rows().min(8) as u32).map(NodeId) {
+            let rows = [a, b].map(|data| data.features.row(node).expect("a sound row should be there"));
+            assert_eq!(rows[0], rows[1], "row {}", node.0);
+        }
+    }
+}
+
+/// A set of graphs is sound from the start.
+pub(super) fn graphs(data: &GraphDataset) {
+    assert!(!data.to_string().is_empty());
+    data.graph().validate().expect("the edges of a set of graphs should exist");
+    data.labels().validate().expect("the classes of a set of graphs should exist");
+    assert_eq!(data.class_names.len(), data.labels().n_classes());
+    assert_eq!(data.n_graphs(), data.labels().len());
+    let mut n_nodes = 0;
+    for graph in 0..data.n_graphs() {
+        assert_eq!(data.nodes(graph).start, n_nodes);
+        n_nodes = data.nodes(graph).end;
+    }
+    assert_eq!(n_nodes, data.graph().n_nodes());
+    if let Some(types) = data.graph().edge_types() {
+        assert!(types.iter().all(|&ty| usize::from(ty) < data.edge_type_names.len()));
+    }
+    if let Some(labels) = data.node_labels() {
+        labels.validate().expect("the labels of nodes should exist");
+        assert_eq!((labels.len(), labels.n_classes()), (n_nodes, data.node_label_names.len()));
+    }
+    if let Some(features) = data.features() {
+        assert_eq!(features.n_rows(), n_nodes);
+        gather(&**features, n_nodes);
     }
 }
 

@@ -10,7 +10,8 @@
 //!
 //! Most files are their content as it stands. Some are made of it, so that a mutation of the content changes
 //! what it says and not only a checksum: `NAME.npy.txt` becomes the array `NAME.npy` of that type and shape,
-//! `NAME.gz` is compressed, and `NAME.raw` becomes `NAME` without that, for damaged files.
+//! `NAME.gz` is compressed, and `NAME.raw` becomes `NAME` without that, for damaged files. In `kiln.json` the
+//! text `@NAME` becomes the SHA-256 of the file `NAME`.
 
 use std::fs;
 use std::io::Write;
@@ -20,6 +21,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use half::f16;
 use kiln_data::npy::{self, Element};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 /// More files than a reader looks for.
@@ -30,8 +32,13 @@ pub(super) fn unpack(input: &[u8]) -> TempDir {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let folder = folder.expect("a scratch folder should be possible");
-    for (name, content) in files(input).into_iter().take(MAX_FILES) {
+    let files = files(input).into_iter().take(MAX_FILES);
+    let (manifests, others): (Vec<_>, Vec<_>) = files.partition(|(name, _)| *name == "kiln.json");
+    for (name, content) in others {
         write(folder.path(), name, content);
+    }
+    for (name, content) in manifests {
+        put(folder.path(), name, &with_hashes(folder.path(), content));
     }
     folder
 }
@@ -76,6 +83,21 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) {
     if path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok()) {
         let _ = fs::write(path, bytes);
     }
+}
+
+/// The text of a manifest with the hash of each file that it asks for.
+fn with_hashes(folder: &Path, manifest: &[u8]) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(manifest) else { return manifest.to_vec() };
+    let mut parts = text.split("\"@");
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once('"').unwrap_or((part, ""));
+        let is_here = !name.contains(['/', '\0']);
+        let bytes = is_here.then(|| fs::read(folder.join(name)).ok()).flatten().unwrap_or_default();
+        let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        filled.extend(["\"", &hash, "\"", rest]);
+    }
+    filled.into_bytes()
 }
 
 /// The bytes compressed with gzip.

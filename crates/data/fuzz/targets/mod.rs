@@ -8,9 +8,11 @@
 mod check;
 mod folder;
 
+use std::path::Path;
+
 use half::f16;
 use kiln_data::npy::{self, DType, Element, Header};
-use kiln_data::{Dataset, Result};
+use kiln_data::{Dataset, GraphDataset, Result, format, gin, tu};
 
 /// One target: its name, which is that of its folder of the corpus, and what it runs on an input. The second
 /// argument walks over the graph of a set that opened.
@@ -23,8 +25,13 @@ pub(crate) struct Target {
 pub(crate) type Walk = fn(&Dataset);
 
 /// All targets.
-pub(crate) const TARGETS: &[Target] =
-    &[Target { name: "npy_array", body: npy_array }, Target { name: "npy_folder", body: npy_folder }];
+pub(crate) const TARGETS: &[Target] = &[
+    Target { name: "npy_array", body: npy_array },
+    Target { name: "npy_folder", body: npy_folder },
+    Target { name: "kiln_folder", body: kiln_folder },
+    Target { name: "tu", body: tu },
+    Target { name: "gin", body: gin },
+];
 
 /// The bytes of one `.npy` file.
 fn npy_array(input: &[u8], _: Walk) {
@@ -68,15 +75,65 @@ fn npy_folder(input: &[u8], walk: Walk) {
     open_with(input, walk, |folder| npy::open(folder));
 }
 
-/// Unpacks a folder, opens it and looks at what came of it.
-fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&std::path::Path) -> Result<Dataset>) {
+/// A folder in kiln's own form. What is verified is sound.
+fn kiln_folder(input: &[u8], walk: Walk) {
+    let is_sound = |data: &Dataset| data.validate().is_ok();
+    let scratch = folder::unpack(input);
+    let verified = format::verify(scratch.path());
+    match (&verified, format::open_graph(scratch.path())) {
+        (Ok(verified), Ok(graph)) => {
+            check::notes(&verified.notes, scratch.path());
+            assert_eq!((verified.n_nodes, verified.n_edges), (graph.n_nodes(), graph.n_edges()));
+        }
+        (Ok(_), Err(error)) => panic!("verified, but does not open: {error}"),
+        (Err(error), _) => check::error(error, scratch.path()),
+    }
+    open_with(input, walk, |folder| {
+        let opened = format::open(folder);
+        if let Ok(data) = &opened {
+            assert!(is_sound(data) || verified.is_err(), "verified, but not sound");
+        }
+        opened
+    });
+}
+
+/// A folder of the TU collection.
+fn tu(input: &[u8], _: Walk) {
+    let scratch = folder::unpack(input);
+    graphs(tu::read(scratch.path()), scratch.path());
+}
+
+/// A file of graphs as the authors of GIN have them.
+fn gin(input: &[u8], _: Walk) {
+    let scratch = folder::unpack(&[b"==> graphs.txt <==\n", input].concat());
+    graphs(gin::read(scratch.path().join("graphs.txt")), scratch.path());
+}
+
+/// Unpacks a folder, opens it and looks at what came of it. A sound set survives being written.
+fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Dataset>) {
     let scratch = folder::unpack(input);
     match open(scratch.path()) {
         Ok(data) => {
             check::notes(&data.notes, scratch.path());
-            check::dataset(&data);
+            let is_sound = check::dataset(&data);
             walk(&data);
+            if is_sound {
+                let written = scratch.path().join("written");
+                format::write(&data, &written).expect("a sound set should be written");
+                format::verify(&written).expect("what was written should be sound");
+                check::same(&format::open(&written).expect("what was written should open"), &data);
+            }
         }
         Err(error) => check::error(&error, scratch.path()),
+    }
+}
+
+fn graphs(opened: Result<GraphDataset>, folder: &Path) {
+    match opened {
+        Ok(data) => {
+            check::notes(&data.notes, folder);
+            check::graphs(&data);
+        }
+        Err(error) => check::error(&error, folder),
     }
 }
