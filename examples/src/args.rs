@@ -111,13 +111,14 @@ impl DataArgs {
             })?,
             DataSource::Fake(avg_num_nodes) => {
                 let avg_num_nodes = *avg_num_nodes;
-                synthetic::ring(avg_num_nodes)?
+                synthetic::fake(synthetic::FakeConfig { avg_num_nodes, seed, ..Default::default() })?
             }
             DataSource::Path(path) => {
                 let started = Instant::now();
-                let data = kiln_data::npy::open(path)?;
+                let kind = kiln_data::recognize(path)?;
+                let data = kiln_data::open(path)?;
                 let ms = started.elapsed().as_secs_f64() * 1e3;
-                say(format_args!("{} opened in {ms:.1} ms", path.display()));
+                say(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
                 data
             }
         })

@@ -53,7 +53,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
     // xtask is built before anything else, so it stays light: of ours it has what writes data sets.
-    Row { name: "xtask", normal: &["kiln-data"], dev: &[], tensors: Forbidden },
+    Row { name: "xtask", normal: &["kiln-data", "kiln-graph"], dev: &[], tensors: Forbidden },
 ];
 
 /// A package is a tensor library when its name is one of these or starts with one and a hyphen.

@@ -1,9 +1,11 @@
-//! `cargo xtask data …`: makes the data sets that are committed with kiln.
+//! `cargo xtask data …`: makes the data sets that are committed with kiln, converts others to kiln's own
+//! form and verifies them.
 //!
-//! Making a set twice from the same input gives the same bytes.
+//! Making or converting a set twice from the same input gives the same bytes.
 
 mod arcs;
 mod control;
+mod convert;
 mod features;
 mod files;
 mod index;
@@ -31,13 +33,17 @@ use self::packages::Packages;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    set: Set,
+    action: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum Set {
+enum Action {
     /// Makes `debian-packages` from Debian's index of binary packages.
     DebianPackages(DebianPackages),
+    /// Converts a data set or an edge list to kiln's own form, within a given memory.
+    Convert(convert::ConvertArgs),
+    /// Reads a whole data set and checks its hashes and values.
+    Verify(convert::VerifyArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -65,10 +71,12 @@ struct Rules {
 
 const RULES: Rules = Rules { min_packages: 100, min_sources: 40, min_documents: 3, n_columns: 128 };
 
-/// Makes the data set that the command line names.
+/// Does what the command line says.
 pub(crate) fn run(args: Args) -> Result<()> {
-    match args.set {
-        Set::DebianPackages(args) => debian_packages(args),
+    match args.action {
+        Action::DebianPackages(args) => debian_packages(args),
+        Action::Convert(args) => convert::run_convert(&args),
+        Action::Verify(args) => convert::run_verify(&args),
     }
 }
 

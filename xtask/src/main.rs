@@ -4,7 +4,7 @@
 //! cargo xtask test     all tests that this machine can run; what was skipped stands at the end
 //! cargo xtask check    formatting, lints, docs, and the workspace's own rules
 //! cargo xtask bench    one bench per stage, with rates; saves runs and compares with them
-//! cargo xtask data     makes data sets
+//! cargo xtask data     makes, converts and verifies data sets
 //! ```
 
 mod arrows;
@@ -20,6 +20,11 @@ mod workspace;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use peak_alloc::PeakAlloc;
+
+/// Counts the heap, so that a conversion can say what it took.
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
 
 /// kiln's tasks.
 #[derive(Debug, Parser)]
@@ -37,7 +42,7 @@ enum Task {
     Check(check::Args),
     /// Runs the benches, one per stage, and prints times and rates.
     Bench(bench::Args),
-    /// Makes the data sets that are committed.
+    /// Makes, converts and verifies data sets.
     Data(data::Args),
 }
 

@@ -7,7 +7,7 @@ use half::f16;
 use kiln_feature::{Dense, MappedLayout, RowType, Rows};
 use kiln_graph::{Buf, Mapping, NodeId};
 
-use crate::npy::{self, DType, Element, Header};
+use crate::npy::{self, DType, Element, Header, Order};
 use crate::{Error, Note, Result};
 
 /// One array of a file.
@@ -15,6 +15,7 @@ use crate::{Error, Note, Result};
 pub(crate) struct Array {
     path: PathBuf,
     header: Header,
+    order: Order,
     bytes: Bytes,
 }
 
@@ -28,6 +29,12 @@ enum Bytes {
 impl Array {
     /// Maps an `.npy` file. Only its header is read.
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        Self::open_in_any_order(path)?.in_rows()
+    }
+
+    /// The same for arrays that may also lie column by column. Of these only
+    /// [`Array::for_each_integer`] is of use, which visits the values as they lie.
+    pub(crate) fn open_in_any_order(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let mapping = Mapping::open(&path).map_err(|error| match error {
             kiln_graph::Error::Io { path, source } => Error::Io { path, source },
@@ -38,7 +45,19 @@ impl Array {
 
     /// The bytes of an `.npy` file that came from somewhere else: `path` is what messages call it.
     pub(crate) fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
+        Self::from_bytes_in_any_order(path, bytes)?.in_rows()
+    }
+
+    /// The same for arrays that may also lie column by column.
+    pub(crate) fn from_bytes_in_any_order(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
         Self::new(path.into(), Bytes::Owned(bytes))
+    }
+
+    fn in_rows(self) -> Result<Self> {
+        match self.order {
+            Order::Rows => Ok(self),
+            Order::Columns => Err(Error::Npy { path: self.path, source: npy::Error::FortranOrder }),
+        }
     }
 
     fn new(path: PathBuf, bytes: Bytes) -> Result<Self> {
@@ -46,10 +65,10 @@ impl Array {
             Bytes::Mapped(mapping) => mapping.bytes(),
             Bytes::Owned(bytes) => bytes,
         };
-        let header = Header::read(all)
-            .and_then(|header| header.check_file_bytes(all.len() as u64).map(|()| header))
+        let (header, order) = Header::read_with_order(all)
+            .and_then(|(header, order)| header.check_file_bytes(all.len() as u64).map(|()| (header, order)))
             .map_err(|source| Error::Npy { path: path.clone(), source })?;
-        Ok(Self { path, header, bytes })
+        Ok(Self { path, header, order, bytes })
     }
 
     /// Where the array is stored.
@@ -62,6 +81,11 @@ impl Array {
         &self.header.shape
     }
 
+    /// How the values lie.
+    pub(crate) fn order(&self) -> Order {
+        self.order
+    }
+
     /// The type of the elements.
     pub(crate) fn dtype(&self) -> DType {
         self.header.dtype
@@ -70,6 +94,14 @@ impl Array {
     /// Number of elements.
     pub(crate) fn n_values(&self) -> usize {
         self.header.n_values()
+    }
+
+    /// The bytes of the elements.
+    pub(crate) fn value_bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(mapping) => &mapping.bytes()[self.header.data_offset..],
+            Bytes::Owned(bytes) => &bytes[self.header.data_offset..],
+        }
     }
 
     /// The elements, of type `T` or of one that has the same bits, like signed and unsigned integers.
@@ -121,12 +153,13 @@ impl Array {
         }
     }
 
-    /// Every element of an integer array, in order.
+    /// Every element of an integer array, as they lie. Nothing is copied.
     pub(crate) fn for_each_integer(&self, mut visit: impl FnMut(usize, i128) -> Result<()>) -> Result<()> {
         macro_rules! visit_all {
             ($ty:ty) => {{
-                for (position, &value) in self.elements::<$ty>()?.iter().enumerate() {
-                    visit(position, i128::from(value))?;
+                let elements = self.value_bytes().chunks_exact(size_of::<$ty>());
+                for (position, bytes) in elements.enumerate() {
+                    visit(position, i128::from(bytemuck::pod_read_unaligned::<$ty>(bytes)))?;
                 }
                 Ok(())
             }};
@@ -179,7 +212,11 @@ impl Array {
                 // after lets both loops run at the speed of memory.
                 let ids = self.elements::<u64>()?;
                 if let Some(position) = ids.iter().position(|&id| id >= n_nodes as u64) {
-                    return Err(self.bad_node(what, position, ids[position], n_nodes));
+                    let id = match self.dtype() {
+                        DType::I64 => i128::from(ids[position] as i64),
+                        _ => i128::from(ids[position]),
+                    };
+                    return Err(self.node_error(what, position, id, n_nodes));
                 }
                 notes.push(self.converted("32-bit ids: save them as <u4 to have them mapped"));
                 Ok(ids.iter().map(|&id| NodeId(id as u32)).collect())
@@ -188,8 +225,22 @@ impl Array {
         }
     }
 
-    fn bad_node(&self, what: &'static str, position: usize, id: u64, n_nodes: usize) -> Error {
-        let id = if self.dtype() == DType::I64 { (id as i64).to_string() } else { id.to_string() };
+    /// An id as a node; an error for one that is none.
+    pub(crate) fn node(
+        &self,
+        what: &'static str,
+        position: usize,
+        id: i128,
+        n_nodes: usize,
+    ) -> Result<NodeId> {
+        match u32::try_from(id) {
+            Ok(id) if (id as usize) < n_nodes => Ok(NodeId(id)),
+            _ => Err(self.node_error(what, position, id, n_nodes)),
+        }
+    }
+
+    /// An error for an id that is no node.
+    pub(crate) fn node_error(&self, what: &'static str, position: usize, id: i128, n_nodes: usize) -> Error {
         self.bad_value(what, position, format!("a node, 0 to {n_nodes} - 1"), id)
     }
 
@@ -210,12 +261,7 @@ impl Array {
             _ => {
                 let mut labels = Vec::with_capacity(self.n_values());
                 self.for_each_integer(|position, label| {
-                    let label = i32::try_from(label.max(-1));
-                    labels.push(
-                        label.map_err(|_| {
-                            self.bad_value("the label of node", position, "below 2^31", "more")
-                        })?,
-                    );
+                    labels.push(self.label(position, label)?);
                     Ok(())
                 })?;
                 notes.push(self.converted("32-bit classes: save them as <i4 to have them mapped"));
@@ -224,20 +270,17 @@ impl Array {
         }
     }
 
+    /// A class as it is kept: negative ones stand for none, and become -1 where they were not 32-bit
+    /// integers.
+    pub(crate) fn label(&self, position: usize, label: i128) -> Result<i32> {
+        let least = if self.dtype() == DType::I32 { i128::from(i32::MIN) } else { -1 };
+        i32::try_from(label.max(least))
+            .map_err(|_| self.bad_value("the label of node", position, "below 2^31", "more"))
+    }
+
     /// Rows of features, `[n_rows, dim]` or `[n_rows]` for one column.
     pub(crate) fn rows(&self, notes: &mut Vec<Note>) -> Result<Dense> {
-        let (n_rows, dim) = match *self.shape() {
-            [n_rows, dim] => (n_rows, dim),
-            [n_rows] => (n_rows, 1),
-            _ => {
-                return Err(self.bad_value(
-                    "the shape, of dimension",
-                    0,
-                    "(n, dim)",
-                    format!("{:?}", self.shape()),
-                ));
-            }
-        };
+        let (n_rows, dim) = self.row_shape()?;
         let row_type = match self.dtype() {
             DType::F32 => RowType::F32,
             DType::F16 => RowType::F16,
@@ -251,6 +294,15 @@ impl Array {
             }
             _ if row_type == RowType::F16 => Ok(Dense::new(Rows::F16(self.elements::<f16>()?), dim)?),
             _ => Ok(Dense::from_f32(self.elements::<f32>()?, dim)?),
+        }
+    }
+
+    /// Number of rows and of columns; one dimension is one column.
+    pub(crate) fn row_shape(&self) -> Result<(usize, usize)> {
+        match *self.shape() {
+            [n_rows, dim] => Ok((n_rows, dim)),
+            [n_rows] => Ok((n_rows, 1)),
+            ref shape => Err(self.bad_value("the shape, of dimension", 0, "(n, dim)", format!("{shape:?}"))),
         }
     }
 

@@ -88,6 +88,16 @@ pub enum Error {
         /// What was needed.
         expected: &'static str,
     },
+    /// A data set or file is of a form that is not read.
+    #[error("{path}: {what} is not supported: {instead}")]
+    Unsupported {
+        /// The file or folder.
+        path: PathBuf,
+        /// The form.
+        what: String,
+        /// What to do.
+        instead: String,
+    },
     /// A line of a text file is not what it should be.
     #[error("{path}, line {line}: {found:?}, expected {expected}")]
     BadLine {

@@ -8,6 +8,7 @@ use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::arrays::Array;
 use crate::check::Place;
+use crate::convert::edge_list_of;
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
@@ -24,6 +25,10 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 /// | `labels.npy` | a class a node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
 /// | `train.npy`, `val.npy`, `test.npy` | the nodes of each part; or `train_idx.npy` and so on | i32, u32 mapped; i64, u64 copied |
 ///
+/// In place of `indptr.npy` and `indices.npy` there may be an edge list, as
+/// [`convert`](crate::convert::convert()) describes it: the graph is then built in memory, and weights and
+/// types are in the order of the list.
+///
 /// What is copied stands in [`Dataset::notes`], as do splits that overlap. Labels and splits are read and
 /// checked. Edges and features are not: samplers check each id that they meet, and
 /// [`Dataset::validate`] reads everything.
@@ -35,13 +40,21 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let folder = folder.as_ref();
     let mut notes = Vec::new();
-    let graph = open_graph(folder, &mut notes)?;
+    let graph = match edge_list_of(folder)? {
+        None => open_graph(folder, &mut notes)?,
+        Some(list) => {
+            // Labels say how many nodes there are before arrays are made for so many.
+            let path = required(folder, &["labels.npy"], "the class of each node")?;
+            list.build(Array::open(path)?.n_values(), &mut notes)?
+        }
+    };
     let n_nodes = graph.n_nodes();
     let features = open_features(folder, n_nodes, None, &mut notes)?;
     let path = required(folder, &["labels.npy"], "the class of each node")?;
     let labels = Array::open(&path)?.labels(&mut notes)?;
     check_count(&path, "the number of labels", n_nodes, labels.len())?;
-    let n_classes = n_classes_of(&path, &labels)?;
+    let n_classes = labels.iter().max().map_or(0, |&largest| (i64::from(largest) + 1).max(0) as u64);
+    let n_classes = check_n_classes(&path, n_classes)?;
     let labels = Labels::new(labels, n_classes);
     let split = open_split(folder, n_nodes, &mut notes)?;
     crate::check::check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
@@ -64,27 +77,24 @@ pub(crate) fn name_of(folder: &Path) -> String {
     resolved.file_name().map_or_else(|| "data".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// More classes are refused: each has a name in memory and a column in the model's last layer.
-pub(crate) const MAX_CLASSES: usize = 1 << 20;
-
-/// One more than the largest class in the file at `path`.
-pub(crate) fn n_classes_of(path: &Path, labels: &[i32]) -> Result<usize> {
-    let is_bad = |&label: &i32| usize::try_from(label).is_ok_and(|class| class >= MAX_CLASSES);
-    if let Some(position) = labels.iter().position(is_bad) {
-        return Err(Error::BadValue {
-            path: path.to_owned(),
-            what: "the label of node",
-            position: position as u64,
-            expected: format!("below {MAX_CLASSES}: number the classes from 0"),
-            found: labels[position].to_string(),
-        });
-    }
-    Ok(labels.iter().max().map_or(0, |&largest| (largest.max(-1) + 1) as usize))
-}
-
 /// Names for classes that have none.
 pub(crate) fn numbers(n_classes: usize) -> Vec<String> {
     (0..n_classes).map(|class| class.to_string()).collect()
+}
+
+/// Classes have names, so that an absurd one would take all memory.
+pub(crate) const MAX_CLASSES: usize = 1 << 20;
+
+/// Checks that there are not absurdly many classes. `path` is what states the number.
+pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
+    usize::try_from(n_classes).ok().filter(|&n_classes| n_classes <= MAX_CLASSES).ok_or_else(|| {
+        Error::Metadata {
+            path: path.to_owned(),
+            key: "the number of classes".into(),
+            expected: format!("at most {MAX_CLASSES}: number the classes from 0"),
+            found: n_classes.to_string(),
+        }
+    })
 }
 
 /// The first of these files that the folder has.

@@ -1,6 +1,6 @@
 //! Data sets: the built-in [`debian_packages`] and [`mutag`], sets that `cargo xtask data` made
-//! ([`read_debian_packages`]), graphs to classify in the formats of [`gin`] and [`tu`], and [`synthetic`]
-//! graphs.
+//! ([`read_debian_packages`], [`format`](mod@format)), [`synthetic`] graphs, and graphs to classify in the
+//! formats of [`gin`] and [`tu`]. Folders of other libraries [`open`] by path.
 //!
 //! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
 //!
@@ -12,9 +12,11 @@
 //! # Ok::<(), kiln_data::Error>(())
 //! ```
 
-#[allow(dead_code, reason = "the readers come next")]
 mod arrays;
 mod check;
+mod classes;
+pub mod convert;
+mod coo;
 mod dataset;
 mod debian;
 mod draws;
@@ -24,20 +26,25 @@ mod folder;
 pub mod format;
 pub mod gin;
 mod graph_dataset;
+pub mod graphbolt;
+mod kind;
 mod mutag;
 mod names;
 mod note;
 pub mod npy;
+mod npz;
+pub mod ogb;
 mod relabel;
 pub mod synthetic;
-#[allow(dead_code, reason = "the readers come next")]
 mod text;
 pub mod tu;
+mod yaml;
 
 pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
 pub use error::Error;
 pub use graph_dataset::GraphDataset;
+pub use kind::{Kind, open, recognize};
 pub use mutag::mutag;
 pub use names::Names;
 pub use note::Note;

@@ -185,6 +185,15 @@ pub(crate) fn header(dtype: DType, shape: &[usize]) -> Vec<u8> {
     [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat()
 }
 
+/// How the values of an array lie in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Row by row (C order).
+    Rows,
+    /// Column by column (Fortran order): what NumPy writes for `array.T`.
+    Columns,
+}
+
 /// What a file says of its array before the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -205,19 +214,27 @@ impl Header {
     /// # Errors
     /// When there is none, or the array is of a form that is not read.
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
+        match Self::read_with_order(bytes)? {
+            (header, Order::Rows) => Ok(header),
+            (_, Order::Columns) => Err(Error::FortranOrder),
+        }
+    }
+
+    /// The same for arrays that may also lie column by column.
+    pub(crate) fn read_with_order(bytes: &[u8]) -> Result<(Self, Order), Error> {
         let (header, data_offset) = split(bytes).ok_or(Error::NotNpy)?;
         let bad = |key| Error::BadHeader { header: header.clone(), key };
         let descr = value_of(&header, "'descr'").and_then(quoted).ok_or_else(|| bad("descr"))?;
         let dtype = dtype(descr)?;
         let order = value_of(&header, "'fortran_order'").ok_or_else(|| bad("fortran_order"))?;
         let shape = value_of(&header, "'shape'").and_then(tuple).ok_or_else(|| bad("shape"))?;
-        match order.split_once(',').map(|(word, _)| word.trim()) {
+        let order = match order.split_once(',').map(|(word, _)| word.trim()) {
             // With one dimension or none the two orders are the same.
-            Some("True") if shape.len() > 1 => return Err(Error::FortranOrder),
-            Some("True" | "False") => {}
+            Some("True") if shape.len() > 1 => Order::Columns,
+            Some("True" | "False") => Order::Rows,
             _ => return Err(bad("fortran_order")),
-        }
-        Ok(Self { dtype, shape, data_offset })
+        };
+        Ok((Self { dtype, shape, data_offset }, order))
     }
 
     /// Bytes of the values; the largest number where that does not fit.

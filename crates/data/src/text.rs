@@ -38,7 +38,6 @@ impl Table {
     pub(crate) fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
-            .trim(csv::Trim::All)
             .quoting(false)
             .buffer_capacity(1 << 16)
             .from_reader(bytes);
@@ -98,19 +97,23 @@ impl Row<'_> {
 
     /// A field as a number; `expected` is what it should be, for the message.
     pub(crate) fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
-        let bytes = self.record.get(field);
-        let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let text = self.field(field).and_then(|bytes| std::str::from_utf8(bytes).ok());
         text.and_then(|text| text.parse().ok()).ok_or_else(|| self.bad(field, expected))
     }
 
     /// An error for a field that cannot be used.
     pub(crate) fn bad(&self, field: usize, expected: &str) -> Error {
         const LONGEST: usize = 60;
-        let found = match self.record.get(field) {
+        let found = match self.field(field) {
             Some(bytes) => String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned(),
             None => format!("{} fields", self.n_fields()),
         };
         let line = self.record.position().map_or(0, csv::Position::line);
         Error::BadLine { path: self.path.to_owned(), line, expected: expected.to_owned(), found }
+    }
+
+    /// A field without the blanks around it. The reader's own trimming allocates for each line.
+    fn field(&self, field: usize) -> Option<&[u8]> {
+        self.record.get(field).map(<[u8]>::trim_ascii)
     }
 }

@@ -158,6 +158,19 @@ impl ArrayWriter {
         self.file.write_all(bytemuck::cast_slice(values)).map_err(io_error(&self.path))
     }
 
+    /// Appends values as they are stored.
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let value_bytes = self.dtype.stored_as().bytes();
+        assert!(bytes.len().is_multiple_of(value_bytes), "{} bytes of {}", bytes.len(), self.dtype);
+        self.n_values += bytes.len() / value_bytes;
+        self.file.write_all(bytes).map_err(io_error(&self.path))
+    }
+
+    /// What the array consists of.
+    pub(crate) fn dtype(&self) -> ElementType {
+        self.dtype
+    }
+
     /// Number of values so far.
     pub(crate) fn n_values(&self) -> usize {
         self.n_values

@@ -1,0 +1,242 @@
+//! From edge lists and folders of arrays to [kiln's own form](crate::format), within a given memory.
+//!
+//! [`convert()`] takes a folder or a file; [`write_graph`] takes the edges of any [`EdgeSource`]. Neither
+//! needs the edges to fit the memory. The graph is the one that
+//! [`CscBuilder`] builds of the same list, to the byte.
+//!
+//! # Memory
+//! The heap holds at most [`Options::memory_bytes`]:
+//!
+//! | what | bytes |
+//! |---|---|
+//! | where each node's edges end | 8 a node |
+//! | one bucket of edges, or the buffers of the buckets' files | what is left, but at least 4096 and the edges of the node that has most: 4 an edge; with weights or types 8, and 4 for a weight, 1 for a type |
+//! | chunks and buffers | 499,712 |
+//!
+//! Files that are read are mapped: their pages belong to the system, which takes them back when it needs
+//! them. On the disk, next to the finished set, the buckets take up to 8 bytes an edge and its data.
+//!
+//! [`CscBuilder`]: kiln_graph::CscBuilder
+
+mod arrays;
+mod buckets;
+mod rest;
+mod sorting;
+mod source;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kiln_graph::{Duplicates, SelfLoops};
+
+use self::buckets::{Written, write_csc};
+use self::rest::{Sizes, copy_graph, copy_rest, refuse_options};
+use crate::folder::name_of;
+use crate::format::manifest::{self, Manifest};
+use crate::format::writer::SetWriter;
+use crate::{Error, Note, Result, format};
+
+pub(crate) use self::rest::n_nodes_of;
+pub(crate) use self::source::{EDGE_FILES, EdgeList};
+pub use self::source::{EdgeChunk, EdgeData, EdgeSource};
+
+/// Most bucket files that are open at a time.
+const MOST_OPEN_FILES: u64 = 256;
+
+/// What to make of an edge list, and the memory that it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The most bytes of heap; see [the table](self).
+    pub memory_bytes: u64,
+    /// Number of nodes; `None` for the number of labels or feature rows, and where there are none, one more
+    /// than the largest id.
+    pub n_nodes: Option<usize>,
+    /// Whether to add the reverse of each edge, with its weight and type; self loops are not doubled.
+    pub symmetrize: bool,
+    /// What to do with parallel edges.
+    pub duplicates: Duplicates,
+    /// What to do with self loops.
+    pub self_loops: SelfLoops,
+}
+
+impl Default for Options {
+    /// 1 GiB, and the edges as they are.
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            n_nodes: None,
+            symmetrize: false,
+            duplicates: Duplicates::Keep,
+            self_loops: SelfLoops::Keep,
+        }
+    }
+}
+
+/// What a conversion did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// Number of nodes.
+    pub n_nodes: usize,
+    /// Number of edges that were read.
+    pub n_coo_edges: u64,
+    /// Number of edges of the graph.
+    pub n_edges: usize,
+    /// How many buckets the edges were sorted in; 0 for edges that were in CSC order.
+    pub n_buckets: usize,
+    /// How often the edge list was read, once it was known how many nodes there are: once to count, then
+    /// once for each 256 buckets, or fewer where the memory holds no buffers for as many files.
+    pub n_readings: usize,
+    /// What the user should know.
+    pub notes: Vec<Note>,
+}
+
+/// Converts a folder or an edge list to a new folder in kiln's form, as [`format::write`] writes it.
+///
+/// `input` may be
+///
+/// - a folder that [`npy::open`](crate::npy::open) opens. With `edges.npy`, `src.npy` and `dst.npy`,
+///   `edges.csv` or `edges.csv.gz` in place of `indptr.npy` and `indices.npy`, the edges are sorted;
+///   otherwise they are copied in their order;
+/// - such a folder with edges alone, without features, labels and split: the set is then a graph alone,
+///   which [`format::open_graph`] opens;
+/// - an edge list alone: a file that ends in `.npy`, `.csv` or `.csv.gz`;
+/// - a folder in kiln's form, which is copied.
+///
+/// `edges.npy` is `[2, n_edges]` or `[n_edges, 2]`, `src.npy` and `dst.npy` are `[n_edges]`, of `i32`, `u32`,
+/// `i64` or `u64`. A text file has a source, a destination and perhaps a weight in each line; a first line
+/// of names is skipped. `weights.npy` (`f32`) and `edge_types.npy` (`u8`) beside an edge list are in its
+/// order.
+///
+/// # Errors
+/// [`Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
+/// [`Error::Memory`] for a memory that is too small, with the least that would do;
+/// [`Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set; [`Error::BadValue`],
+/// [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`], [`Error::Metadata`] and [`Error::Io`] for what is
+/// wrong in it. Nothing is left behind.
+pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options) -> Result<Converted> {
+    let (input, out) = (input.as_ref(), out.as_ref());
+    let about = std::fs::metadata(input).map_err(|source| Error::Io { path: input.to_owned(), source })?;
+    if !about.is_dir() {
+        let list = EdgeList::of_file(input)?;
+        let mut set = SetWriter::create(out)?;
+        let n_nodes = count_nodes(&list, None, options)?;
+        let written = write_csc(&list, n_nodes, options, &mut set)?;
+        let notes = list.notes;
+        return commit(set, name_of_file(input), n_nodes, written, Sizes::default(), notes);
+    }
+    // Names stand in the manifest; a graph alone has none.
+    if manifest::path_in(input).exists() && input.join("labels.npy").exists() {
+        refuse_options(options.keeps_edges())?;
+        let data = format::open(input)?;
+        format::write(&data, out)?;
+        let (n_nodes, n_edges) = (data.graph.n_nodes(), data.graph.n_edges() as usize);
+        let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
+        return Ok(converted(n_nodes, written, Vec::new()));
+    }
+    let mut set = SetWriter::create(out)?;
+    let mut notes = Vec::new();
+    let Some(list) = edge_list_of(input)? else {
+        refuse_options(options.keeps_edges())?;
+        let [n_nodes, n_edges] = copy_graph(input, &mut set)?;
+        let sizes = copy_rest(input, n_nodes, &mut set, &mut notes)?;
+        let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
+        return commit(set, name_of(input), n_nodes, written, sizes, notes);
+    };
+    notes.extend(list.notes.iter().cloned());
+    let n_nodes = count_nodes(&list, n_nodes_of(input)?, options)?;
+    let sizes = copy_rest(input, n_nodes, &mut set, &mut notes)?;
+    let written = write_csc(&list, n_nodes, options, &mut set)?;
+    commit(set, name_of(input), n_nodes, written, sizes, notes)
+}
+
+/// Writes the edges of any source as a graph alone in kiln's form, for [`format::open_graph`]. It has
+/// `n_nodes` nodes, whatever the options say.
+///
+/// # Errors
+/// As [`convert()`], and those of the source.
+pub fn write_graph(
+    source: &dyn EdgeSource,
+    n_nodes: usize,
+    name: &str,
+    out: impl AsRef<Path>,
+    options: &Options,
+) -> Result<Converted> {
+    let mut set = SetWriter::create(out.as_ref())?;
+    check_node_count(n_nodes)?;
+    let written = write_csc(source, n_nodes, options, &mut set)?;
+    commit(set, name.to_owned(), n_nodes, written, Sizes::default(), Vec::new())
+}
+
+impl Options {
+    /// Whether nothing is asked of the edges.
+    fn keeps_edges(&self) -> bool {
+        *self == Self { memory_bytes: self.memory_bytes, ..Self::default() }
+    }
+}
+
+/// The edge list of a folder that has no graph in CSC order.
+pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
+    if folder.join("indptr.npy").exists() {
+        return Ok(None);
+    }
+    match EdgeList::in_folder(folder)? {
+        Some(list) => Ok(Some(list)),
+        None => {
+            let expected = format!("indptr.npy (where each node's in-edges start) and no {EDGE_FILES}");
+            Err(Error::Missing { folder: folder.to_owned(), expected })
+        }
+    }
+}
+
+/// The number of nodes of an edge list, of which `n_rows` have labels or features.
+fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &Options) -> Result<usize> {
+    let n_nodes = match options.n_nodes.or(n_rows) {
+        Some(n_nodes) => n_nodes,
+        None => list.count_nodes()?,
+    };
+    check_node_count(n_nodes)?;
+    Ok(n_nodes)
+}
+
+fn check_node_count(n_nodes: usize) -> Result<()> {
+    let (n, max) = (n_nodes as u64, u32::MAX.into());
+    if n > max {
+        return Err(kiln_graph::Error::TooMany { what: "nodes", n, max }.into());
+    }
+    Ok(())
+}
+
+/// `edges` for `edges.csv.gz`.
+fn name_of_file(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let ends = [".npy", ".csv.gz", ".csv"];
+    ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned()
+}
+
+fn commit(
+    set: SetWriter,
+    name: String,
+    n_nodes: usize,
+    written: Written,
+    sizes: Sizes,
+    notes: Vec<Note>,
+) -> Result<Converted> {
+    set.commit(Manifest {
+        format: manifest::VERSION,
+        name,
+        n_nodes,
+        n_edges: written.n_edges,
+        dim: sizes.dim,
+        n_classes: sizes.n_classes,
+        class_names: crate::folder::numbers(sizes.n_classes.unwrap_or(0)),
+        edge_type_names: Vec::new(),
+        files: BTreeMap::new(),
+    })?;
+    Ok(converted(n_nodes, written, notes))
+}
+
+fn converted(n_nodes: usize, written: Written, notes: Vec<Note>) -> Converted {
+    let Written { n_coo_edges, n_edges, n_buckets, n_readings } = written;
+    Converted { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes }
+}

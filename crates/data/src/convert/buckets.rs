@@ -1,0 +1,307 @@
+//! From an edge list on disk to CSC arrays on disk, within a given memory: a counting sort by destination
+//! whose second pass is done in buckets of destinations that fit the memory.
+//!
+//! The first reading counts each node's in-edges. The nodes are cut into ranges, the buckets, whose edges fit
+//! what the counts leave of the memory. A second reading appends each edge to the file of its bucket; then
+//! one bucket after the other is read, sorted and appended to the arrays. Where more buckets are needed than
+//! files may be open, the list is read once for each group of buckets. A group of one bucket needs no file.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use kiln_graph::SelfLoops;
+
+use super::sorting::{Edge, Output, Sorter};
+use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
+use super::{MOST_OPEN_FILES, Options};
+use crate::format::writer::{BUFFER_BYTES, SetWriter, io_error};
+use crate::{Error, Result};
+
+/// What reading and writing takes besides the counts and the buckets: a chunk of edges (13 bytes each), the
+/// buffers of a compressed text file, of three arrays and of a bucket's file.
+pub(super) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
+
+/// The least that buckets are given.
+const LEAST_ROOM: u64 = 1 << 12;
+
+/// The least that the buffer of a bucket's file is given.
+const LEAST_FILE_BUFFER: u64 = 1 << 12;
+
+/// What came of the edges of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) n_coo_edges: u64,
+    pub(super) n_edges: usize,
+    pub(super) n_buckets: usize,
+    pub(super) n_readings: usize,
+}
+
+/// Writes `indptr.npy`, `indices.npy`, and `weights.npy` and `edge_types.npy` for a source that has them:
+/// the very graph that [`CscBuilder`](kiln_graph::CscBuilder) builds.
+pub(super) fn write_csc(
+    source: &dyn EdgeSource,
+    n_nodes: usize,
+    options: &Options,
+    set: &mut SetWriter,
+) -> Result<Written> {
+    let mut conversion = Conversion::new(source, n_nodes, options)?;
+    conversion.count()?;
+    let mut output = Output::create(set, source.edge_data())?;
+    let mut written = Written { n_coo_edges: conversion.n_coo_edges, n_readings: 1, ..Written::default() };
+    let mut first_node = 0;
+    while first_node < n_nodes {
+        let buckets = conversion.next_buckets(first_node)?;
+        first_node = buckets.last().map_or(n_nodes, |bucket| bucket.nodes.end);
+        written.n_buckets += buckets.len();
+        written.n_readings += usize::from(buckets.iter().any(|bucket| bucket.n_edges > 0));
+        conversion.convert(&buckets, &mut output, set)?;
+    }
+    written.n_edges = output.finish(&conversion.counts, set)?;
+    Ok(written)
+}
+
+/// A range of destinations whose edges are sorted together.
+#[derive(Debug, Clone, PartialEq)]
+struct Bucket {
+    nodes: Range<usize>,
+    /// Before duplicates are removed and self loops are added.
+    n_edges: usize,
+}
+
+struct Conversion<'a> {
+    source: &'a dyn EdgeSource,
+    options: &'a Options,
+    data: EdgeData,
+    /// By node. Before its bucket is sorted: how many in-edges it has in the list. Then: where its edges end
+    /// in the arrays.
+    counts: Vec<u64>,
+    n_coo_edges: u64,
+    /// What is left of the memory for buckets.
+    room_bytes: u64,
+}
+
+impl<'a> Conversion<'a> {
+    fn new(source: &'a dyn EdgeSource, n_nodes: usize, options: &'a Options) -> Result<Self> {
+        let budget_bytes = options.memory_bytes;
+        let before_room = FIXED_BYTES + 8 * n_nodes as u64;
+        let needed_bytes = before_room + LEAST_ROOM;
+        if budget_bytes < needed_bytes {
+            let what = format!("where the edges of each of {n_nodes} nodes start");
+            return Err(Error::Memory { what, needed_bytes, budget_bytes });
+        }
+        Ok(Self {
+            source,
+            options,
+            data: source.edge_data(),
+            counts: vec![0; n_nodes],
+            n_coo_edges: 0,
+            room_bytes: budget_bytes - before_room,
+        })
+    }
+
+    /// Counts the edges into each node, and checks that each node's edges fit the memory.
+    fn count(&mut self) -> Result<()> {
+        let (mut counts, mut n_coo_edges) = (std::mem::take(&mut self.counts), 0);
+        self.for_each_chunk(counts.len(), |chunk, n_before| {
+            n_coo_edges = n_before + chunk.len() as u64;
+            self.for_each_edge(chunk, |edge| {
+                counts[edge.dst as usize] += 1;
+                Ok(())
+            })
+        })?;
+        (self.counts, self.n_coo_edges) = (counts, n_coo_edges);
+        let hub = self.counts.iter().enumerate().max_by_key(|(_, n_edges)| **n_edges);
+        let Some((node, &n_edges)) = hub.filter(|(_, n_edges)| self.most_edges() < **n_edges) else {
+            return Ok(());
+        };
+        if u64::from(u32::MAX) < n_edges && self.data != EdgeData::default() {
+            let (what, max) = ("edges with weights or types into one node", u32::MAX.into());
+            return Err(kiln_graph::Error::TooMany { what, n: n_edges, max }.into());
+        }
+        Err(Error::Memory {
+            what: format!("sorting the {n_edges} edges into node {node}"),
+            needed_bytes: self.options.memory_bytes - self.room_bytes + n_edges * self.edge_bytes(),
+            budget_bytes: self.options.memory_bytes,
+        })
+    }
+
+    /// Bytes that an edge takes while it is sorted.
+    fn edge_bytes(&self) -> u64 {
+        Sorter::edge_bytes(self.data)
+    }
+
+    /// The most edges of a bucket. Edge data is found by a position of 32 bits.
+    fn most_edges(&self) -> u64 {
+        let fitting = self.room_bytes / self.edge_bytes();
+        if self.data == EdgeData::default() { fitting } else { fitting.min(u32::MAX.into()) }
+    }
+
+    /// Cuts off the next buckets from a node on, as many as files may be open.
+    fn next_buckets(&self, first_node: usize) -> Result<Vec<Bucket>> {
+        let n_files = (self.room_bytes / LEAST_FILE_BUFFER).clamp(1, MOST_OPEN_FILES) as usize;
+        let most_edges = self.most_edges();
+        let mut buckets = Vec::with_capacity(n_files);
+        let mut bucket = Bucket { nodes: first_node..first_node, n_edges: 0 };
+        for (node, &n_edges) in self.counts.iter().enumerate().skip(first_node) {
+            if most_edges < bucket.n_edges as u64 + n_edges {
+                let next = Bucket { nodes: node..node, n_edges: 0 };
+                buckets.push(std::mem::replace(&mut bucket, next));
+                if buckets.len() == n_files {
+                    return Ok(buckets);
+                }
+            }
+            bucket.nodes.end = node + 1;
+            bucket.n_edges += n_edges as usize;
+        }
+        buckets.push(bucket);
+        Ok(buckets)
+    }
+
+    /// Reads the list once and appends the edges into some buckets to the arrays.
+    fn convert(&mut self, buckets: &[Bucket], output: &mut Output, set: &SetWriter) -> Result<()> {
+        let largest = buckets.iter().map(|bucket| bucket.n_edges).max().unwrap_or(0);
+        if let [bucket] = buckets {
+            let mut sorter = Sorter::new(self.data, largest);
+            let mut counts = std::mem::take(&mut self.counts);
+            sorter.start(&mut counts[bucket.nodes.clone()], bucket.nodes.start);
+            if bucket.n_edges > 0 {
+                self.for_each_chunk(counts.len(), |chunk, _| {
+                    self.for_each_edge(chunk, |edge| match bucket.nodes.contains(&(edge.dst as usize)) {
+                        true => sorter.put(&mut counts[bucket.nodes.clone()], edge),
+                        false => Ok(()),
+                    })
+                })?;
+            }
+            sorter.finish(&mut counts[bucket.nodes.clone()], self.options, output)?;
+            self.counts = counts;
+            return Ok(());
+        }
+        let files = self.spill(buckets, set)?;
+        let mut sorter = Sorter::new(self.data, largest);
+        for (bucket, path) in buckets.iter().zip(files) {
+            let counts = &mut self.counts[bucket.nodes.clone()];
+            sorter.start(counts, bucket.nodes.start);
+            read_edges(&path, self.data, |edge| sorter.put(counts, edge))?;
+            sorter.finish(counts, self.options, output)?;
+            fs::remove_file(&path).map_err(io_error(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Appends each edge into some buckets to the file of its bucket.
+    fn spill(&self, buckets: &[Bucket], set: &SetWriter) -> Result<Vec<PathBuf>> {
+        let buffer_bytes = (self.room_bytes as usize / buckets.len()).min(BUFFER_BYTES);
+        let paths: Vec<PathBuf> =
+            (0..buckets.len()).map(|bucket| set.folder().join(format!("bucket-{bucket}"))).collect();
+        let mut files = Vec::with_capacity(buckets.len());
+        for path in &paths {
+            let file = File::create_new(path).map_err(io_error(path))?;
+            files.push(BufWriter::with_capacity(buffer_bytes, file));
+        }
+        let nodes = buckets[0].nodes.start..buckets[buckets.len() - 1].nodes.end;
+        self.for_each_chunk(self.counts.len(), |chunk, _| {
+            self.for_each_edge(chunk, |edge| {
+                let dst = edge.dst as usize;
+                if !nodes.contains(&dst) {
+                    return Ok(());
+                }
+                let bucket = buckets.partition_point(|bucket| bucket.nodes.end <= dst);
+                write_edge(&mut files[bucket], edge, self.data).map_err(io_error(&paths[bucket]))
+            })
+        })?;
+        for (file, path) in files.iter_mut().zip(&paths) {
+            file.flush().map_err(io_error(path))?;
+        }
+        Ok(paths)
+    }
+
+    /// The list's chunks, checked, with the number of edges before each.
+    fn for_each_chunk(
+        &self,
+        n_nodes: usize,
+        mut visit: impl FnMut(&EdgeChunk, u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut n_before = 0;
+        self.source.for_each_chunk(n_nodes, &mut |chunk| {
+            check_chunk(chunk, n_before, n_nodes, self.data)?;
+            visit(chunk, n_before)?;
+            n_before += chunk.len() as u64;
+            Ok(())
+        })
+    }
+
+    /// The edges of the graph that the edges of a chunk stand for, in the order of
+    /// [`CscBuilder`](kiln_graph::CscBuilder): the reverse follows its edge.
+    fn for_each_edge(&self, chunk: &EdgeChunk, mut visit: impl FnMut(Edge) -> Result<()>) -> Result<()> {
+        for position in 0..chunk.len() {
+            let (src, dst) = (chunk.srcs[position], chunk.dsts[position]);
+            let weight = chunk.weights.get(position).copied().unwrap_or(1.0);
+            let ty = chunk.edge_types.get(position).copied().unwrap_or(0);
+            if src != dst {
+                visit(Edge { src, dst, weight, ty })?;
+                if self.options.symmetrize {
+                    visit(Edge { src: dst, dst: src, weight, ty })?;
+                }
+            } else if self.options.self_loops != SelfLoops::Remove {
+                visit(Edge { src, dst, weight, ty })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A source of the user's own may give what it should not.
+fn check_chunk(chunk: &EdgeChunk, n_before: u64, n_nodes: usize, data: EdgeData) -> Result<()> {
+    let n = chunk.len();
+    let lengths = [
+        ("dsts", n, chunk.dsts.len()),
+        ("weights", if data.weights { n } else { 0 }, chunk.weights.len()),
+        ("edge_types", if data.edge_types { n } else { 0 }, chunk.edge_types.len()),
+    ];
+    for (what, expected, got) in lengths {
+        if expected != got {
+            let (expected, got) = (expected as u64, got as u64);
+            return Err(kiln_graph::Error::LengthMismatch { what, expected, got }.into());
+        }
+    }
+    for (edge, (&src, &dst)) in (n_before..).zip(chunk.srcs.iter().zip(&chunk.dsts)) {
+        if src.max(dst) as usize >= n_nodes {
+            return Err(kiln_graph::Error::NodeOutOfRange { edge, node: src.max(dst), n_nodes }.into());
+        }
+    }
+    Ok(())
+}
+
+fn write_edge(file: &mut BufWriter<File>, edge: Edge, data: EdgeData) -> io::Result<()> {
+    file.write_all(&edge.dst.to_le_bytes())?;
+    file.write_all(&edge.src.to_le_bytes())?;
+    if data.weights {
+        file.write_all(&edge.weight.to_le_bytes())?;
+    }
+    if data.edge_types {
+        file.write_all(&[edge.ty])?;
+    }
+    Ok(())
+}
+
+/// The edges of a bucket's file, in the order in which they were written.
+fn read_edges(path: &PathBuf, data: EdgeData, mut visit: impl FnMut(Edge) -> Result<()>) -> Result<()> {
+    let file = File::open(path).map_err(io_error(path))?;
+    let n_bytes = file.metadata().map_err(io_error(path))?.len();
+    let record_bytes = 8 + if data.weights { 4 } else { 0 } + usize::from(data.edge_types);
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+    let mut bytes = [0; 13];
+    for _ in 0..n_bytes / record_bytes as u64 {
+        file.read_exact(&mut bytes[..record_bytes]).map_err(io_error(path))?;
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        visit(Edge {
+            dst: u32::from_le_bytes(word(0)),
+            src: u32::from_le_bytes(word(4)),
+            weight: if data.weights { f32::from_le_bytes(word(8)) } else { 1.0 },
+            ty: if data.edge_types { bytes[record_bytes - 1] } else { 0 },
+        })?;
+    }
+    Ok(())
+}

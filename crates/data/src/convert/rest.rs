@@ -1,0 +1,192 @@
+//! What a folder has besides edges, copied array by array with the element types of kiln's form. Nothing is
+//! kept in memory but buffers.
+
+use std::path::Path;
+
+use kiln_feature::Labels;
+
+use crate::arrays::Array;
+use crate::check::{Place, VALUES_AT_ONCE, check_split};
+use crate::folder::{check_count, find, open_features, open_graph, open_split, required};
+use crate::format::manifest::ElementType;
+use crate::format::writer::{ArrayWriter, SetWriter};
+use crate::npy::DType;
+use crate::{Error, Note, Result};
+
+const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
+const PARTS: [(&str, [&str; 2]); 3] = [
+    ("train.npy", ["train.npy", "train_idx.npy"]),
+    ("val.npy", ["val.npy", "val_idx.npy"]),
+    ("test.npy", ["test.npy", "test_idx.npy"]),
+];
+
+/// What the manifest says of features and labels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) dim: Option<usize>,
+    pub(super) n_classes: Option<usize>,
+}
+
+/// How many nodes labels or features are there for.
+pub(crate) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
+    let Some(path) = find(folder, &["labels.npy", "features.npy", "features_indptr.npy"]) else {
+        return Ok(None);
+    };
+    let array = Array::open(&path)?;
+    let n = array.shape().first().copied().unwrap_or(0);
+    Ok(Some(if path.ends_with("features_indptr.npy") { n.saturating_sub(1) } else { n }))
+}
+
+/// Copies features, labels and split; a folder that has none of them is a graph alone.
+pub(super) fn copy_rest(
+    folder: &Path,
+    n_nodes: usize,
+    set: &mut SetWriter,
+    notes: &mut Vec<Note>,
+) -> Result<Sizes> {
+    let names = FEATURES.iter().chain(&["labels.npy"]).chain(PARTS.iter().flat_map(|(_, names)| names));
+    if !names.into_iter().any(|name| folder.join(name).exists()) {
+        return Ok(Sizes::default());
+    }
+    let dim = copy_features(folder, n_nodes, set)?;
+    let n_classes = copy_labels(folder, n_nodes, set)?;
+    for (file, names) in PARTS {
+        let array = Array::open(required(folder, &names, "the nodes of one part of the split")?)?;
+        array.check_vector()?;
+        let mut nodes = set.vector(file, ElementType::U32)?;
+        copy_integers(&array, &mut nodes, |position, id| Ok(array.node("entry", position, id, n_nodes)?.0))?;
+        set.add(nodes)?;
+    }
+    // What was written is mapped, so that checking takes no memory either.
+    let labels = Array::open(set.folder().join("labels.npy"))?.labels(&mut Vec::new())?;
+    let split = open_split(set.folder(), n_nodes, &mut Vec::new())?;
+    check_split(Place::Folder(folder), &split, &Labels::new(labels, n_classes), notes)?;
+    Ok(Sizes { dim: Some(dim), n_classes: Some(n_classes) })
+}
+
+/// Copies a topology that is in CSC order already; gives its number of nodes and edges.
+pub(super) fn copy_graph(folder: &Path, set: &mut SetWriter) -> Result<[usize; 2]> {
+    let indptr = Array::open(required(folder, &["indptr.npy"], "where each node's in-edges start")?)?;
+    let Some(n_nodes) = indptr.n_values().checked_sub(1) else {
+        return check_count(indptr.path(), "the number of entries", 1, 0).map(|()| [0, 0]);
+    };
+    copy_offsets(&indptr, "indptr.npy", set)?;
+    let srcs = Array::open(required(folder, &["indices.npy"], "the source of each edge")?)?;
+    srcs.check_vector()?;
+    let mut indices = set.vector("indices.npy", ElementType::U32)?;
+    copy_integers(&srcs, &mut indices, |edge, id| Ok(srcs.node("edge", edge, id, n_nodes)?.0))?;
+    set.add(indices)?;
+    for (name, dtype) in [("weights.npy", ElementType::F32), ("edge_types.npy", ElementType::U8)] {
+        if let Some(path) = find(folder, &[name]) {
+            copy_values(&Array::open(path)?, set.vector(name, dtype)?, set)?;
+        }
+    }
+    let graph = open_graph(set.folder(), &mut Vec::new())?;
+    Ok([graph.n_nodes(), graph.n_edges() as usize])
+}
+
+/// Copies dense or sparse features; gives the number of columns.
+fn copy_features(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+    let path = required(folder, &FEATURES, "the features of each node")?;
+    let array = Array::open(&path)?;
+    if !path.ends_with("features.npy") {
+        return copy_sparse(folder, &array, n_nodes, set);
+    }
+    let (n_rows, dim) = array.row_shape()?;
+    check_count(&path, "the number of feature rows", n_nodes, n_rows)?;
+    if dim == 0 {
+        return Err(kiln_feature::Error::ZeroDim.into());
+    }
+    let dtype = if array.dtype() == DType::F16 { ElementType::F16 } else { ElementType::F32 };
+    let mut rows = set.rows("features.npy", dtype, dim)?;
+    if array.dtype() != DType::F64 {
+        copy_values(&array, rows, set)?;
+        return Ok(dim);
+    }
+    for bytes in array.value_bytes().chunks(8 * VALUES_AT_ONCE) {
+        let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
+        rows.push(&values.collect::<Vec<f32>>())?;
+    }
+    set.add(rows)?;
+    Ok(dim)
+}
+
+fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+    copy_offsets(indptr, "features_indptr.npy", set)?;
+    let path = required(folder, &["features_indices.npy"], "the column of each feature")?;
+    let array = Array::open(path)?;
+    array.check_vector()?;
+    let mut columns = set.vector("features_indices.npy", ElementType::U32)?;
+    let mut dim = 1;
+    copy_integers(&array, &mut columns, |position, column| {
+        let column = array.node("entry", position, column, u32::MAX as usize)?.0;
+        dim = dim.max(column as usize + 1);
+        Ok(column)
+    })?;
+    set.add(columns)?;
+    let path = required(folder, &["features_data.npy"], "the value of each feature")?;
+    copy_values(&Array::open(path)?, set.vector("features_data.npy", ElementType::F32)?, set)?;
+    // Whether the three fit each other is told by their ends.
+    open_features(set.folder(), n_nodes, Some(dim), &mut Vec::new())?;
+    Ok(dim)
+}
+
+/// Copies the labels; gives the number of classes.
+fn copy_labels(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+    let array = Array::open(required(folder, &["labels.npy"], "the class of each node")?)?;
+    array.check_vector()?;
+    check_count(array.path(), "the number of labels", n_nodes, array.n_values())?;
+    if matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64) {
+        return Err(array.wrong_type("<i4 or <i8"));
+    }
+    let mut labels = set.vector("labels.npy", ElementType::I32)?;
+    let mut largest = -1;
+    copy_integers(&array, &mut labels, |position, label| {
+        let label = array.label(position, label)?;
+        largest = largest.max(label);
+        Ok(label)
+    })?;
+    set.add(labels)?;
+    Ok((largest + 1) as usize)
+}
+
+fn copy_offsets(array: &Array, name: &'static str, set: &mut SetWriter) -> Result<()> {
+    array.check_vector()?;
+    if !matches!(array.dtype(), DType::I32 | DType::U32 | DType::I64 | DType::U64) {
+        return Err(array.wrong_type("<i8 or <u8"));
+    }
+    let mut offsets = set.vector(name, ElementType::U64)?;
+    // A negative one becomes a number beyond all others, which is found where it is used.
+    copy_integers(array, &mut offsets, |_, offset| Ok(offset as u64))?;
+    set.add(offsets)
+}
+
+/// Copies an array of integers, each through `convert`.
+fn copy_integers<T: bytemuck::Pod>(
+    array: &Array,
+    to: &mut ArrayWriter,
+    mut convert: impl FnMut(usize, i128) -> Result<T>,
+) -> Result<()> {
+    array.for_each_integer(|position, value| to.push(&[convert(position, value)?]))
+}
+
+/// Copies an array of the very element type that is written.
+fn copy_values(array: &Array, mut to: ArrayWriter, set: &mut SetWriter) -> Result<()> {
+    if array.dtype() != to.dtype().stored_as() {
+        return Err(array.wrong_type(to.dtype().stored_as().descr()));
+    }
+    to.push_bytes(array.value_bytes())?;
+    set.add(to)
+}
+
+/// What the user asked of edges that are in CSC order already.
+pub(super) fn refuse_options(is_default: bool) -> Result<()> {
+    match is_default {
+        true => Ok(()),
+        false => Err(Error::BadParameter {
+            what: "what to do with nodes, reverse edges, duplicates and self loops",
+            expected: "nothing: the edges are in CSC order already, and these are for edge lists",
+            got: "something".into(),
+        }),
+    }
+}

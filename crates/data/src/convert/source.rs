@@ -1,0 +1,231 @@
+use std::path::{Path, PathBuf};
+
+use kiln_graph::{Csc, CscBuilder};
+
+use super::arrays::EdgeArrays;
+use super::table::EdgeTable;
+use crate::arrays::Array;
+use crate::folder::{check_count, find};
+use crate::npy::DType;
+use crate::{Error, Note, Result};
+
+/// Most edges of a chunk.
+pub(super) const CHUNK_EDGES: usize = 1 << 13;
+
+/// A list of edges that can be read more than once, some edges at a time.
+pub trait EdgeSource {
+    /// Which data each edge has.
+    fn edge_data(&self) -> EdgeData;
+
+    /// Calls `visit` with all edges in the order of the list, at most 8192 at a time; the same edges each
+    /// time that it is called. The visitor may change the chunk.
+    ///
+    /// # Errors
+    /// One that names the place of the first id that is not below `n_nodes`; what is wrong with the list
+    /// otherwise; and what `visit` gives, which ends the reading.
+    fn for_each_chunk(
+        &self,
+        n_nodes: usize,
+        visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// Which data the edges of a source have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EdgeData {
+    /// Whether each edge has a weight.
+    pub weights: bool,
+    /// Whether each edge has a type.
+    pub edge_types: bool,
+}
+
+/// Some edges of a list: `srcs[i] -> dsts[i]`. `weights` and `edge_types` are as long, or empty for a source
+/// without them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EdgeChunk {
+    /// Where each edge comes from.
+    pub srcs: Vec<u32>,
+    /// Where each edge goes.
+    pub dsts: Vec<u32>,
+    /// Each edge's weight.
+    pub weights: Vec<f32>,
+    /// Each edge's type.
+    pub edge_types: Vec<u8>,
+}
+
+impl EdgeChunk {
+    /// Number of edges.
+    pub fn len(&self) -> usize {
+        self.srcs.len()
+    }
+
+    /// Whether there are no edges.
+    pub fn is_empty(&self) -> bool {
+        self.srcs.is_empty()
+    }
+
+    /// Forgets the edges and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.srcs.clear();
+        self.dsts.clear();
+        self.weights.clear();
+        self.edge_types.clear();
+    }
+}
+
+/// The files that may hold an edge list, for messages.
+pub(crate) const EDGE_FILES: &str = "edges.npy, src.npy and dst.npy, edges.csv or edges.csv.gz";
+
+/// An edge list in files, with the arrays of edge data that lie beside it.
+pub(crate) struct EdgeList {
+    /// The file that names the nodes.
+    path: PathBuf,
+    edges: Box<dyn EdgeSource>,
+    weights: Option<Array>,
+    edge_types: Option<Array>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl EdgeList {
+    /// The edge list of a folder, with its `weights.npy` and `edge_types.npy`; `None` when there is none.
+    pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>> {
+        let there: Vec<PathBuf> = ["edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"]
+            .iter()
+            .filter_map(|name| find(folder, &[name]))
+            .collect();
+        let Some(first) = there.first() else {
+            return Ok(None);
+        };
+        let is_pair = |path: &Path| path.ends_with("src.npy") || path.ends_with("dst.npy");
+        let mut list = match is_pair(first) {
+            true => Self::of_pair(folder)?,
+            false => Self::of_file(first)?,
+        };
+        let is_aside = |path: &&PathBuf| *path != first && !(is_pair(first) && is_pair(path));
+        for aside in there.iter().filter(is_aside) {
+            let (aside, first) = (aside.display(), first.display());
+            list.notes.push(Note::Other(format!("{aside} is left aside: the edges are those of {first}")));
+        }
+        list.weights = find(folder, &["weights.npy"]).map(|path| vector_of(path, DType::F32)).transpose()?;
+        list.edge_types =
+            find(folder, &["edge_types.npy"]).map(|path| vector_of(path, DType::U8)).transpose()?;
+        if let Some(weights) = list.weights.as_ref().filter(|_| list.edges.edge_data().weights) {
+            return Err(Error::Metadata {
+                path: list.path.clone(),
+                key: "the third column".into(),
+                expected: format!("none, since {} has the weights", weights.path().display()),
+                found: "a weight".into(),
+            });
+        }
+        Ok(Some(list))
+    }
+
+    /// The edge list in a file alone, by the end of its name.
+    pub(crate) fn of_file(path: &Path) -> Result<Self> {
+        let mut notes = Vec::new();
+        let name = path.to_string_lossy();
+        let edges: Box<dyn EdgeSource> = if name.ends_with(".npy") {
+            Box::new(EdgeArrays::of_matrix(Array::open(path)?, &mut notes)?)
+        } else if name.ends_with(".csv") || name.ends_with(".csv.gz") {
+            Box::new(EdgeTable::open(path, &mut notes)?)
+        } else {
+            let looked_for = "a folder, or an edge list that ends in .npy, .csv or .csv.gz".into();
+            return Err(Error::Unrecognised { path: path.to_owned(), looked_for });
+        };
+        Ok(Self { path: path.to_owned(), edges, weights: None, edge_types: None, notes })
+    }
+
+    fn of_pair(folder: &Path) -> Result<Self> {
+        let array = |name: &str, what: &str| Array::open(crate::folder::required(folder, &[name], what)?);
+        let srcs = array("src.npy", "where each edge comes from")?;
+        let dsts = array("dst.npy", "where each edge goes")?;
+        let path = srcs.path().to_owned();
+        let edges = Box::new(EdgeArrays::of_pair(srcs, dsts)?);
+        Ok(Self { path, edges, weights: None, edge_types: None, notes: Vec::new() })
+    }
+
+    /// The largest id and one: how many nodes there are when nothing else says it.
+    pub(crate) fn count_nodes(&self) -> Result<usize> {
+        let mut n_nodes = 0;
+        self.edges.for_each_chunk(u32::MAX as usize, &mut |chunk| {
+            let largest = chunk.srcs.iter().chain(&chunk.dsts).max();
+            n_nodes = n_nodes.max(largest.map_or(0, |&id| id as usize + 1));
+            Ok(())
+        })?;
+        Ok(n_nodes)
+    }
+
+    /// The graph, built in memory, with a note that says so.
+    pub(crate) fn build(self, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Csc> {
+        let mut all = EdgeChunk::default();
+        self.for_each_chunk(n_nodes, &mut |chunk| {
+            all.srcs.append(&mut chunk.srcs);
+            all.dsts.append(&mut chunk.dsts);
+            all.weights.append(&mut chunk.weights);
+            all.edge_types.append(&mut chunk.edge_types);
+            Ok(())
+        })?;
+        let EdgeData { weights, edge_types } = self.edge_data();
+        let mut builder = CscBuilder::new(n_nodes);
+        if weights {
+            builder = builder.weights(&all.weights);
+        }
+        if edge_types {
+            builder = builder.edge_types(&all.edge_types);
+        }
+        let graph = builder.build(&all.srcs, &all.dsts)?;
+        notes.extend(self.notes);
+        let to = "a graph in memory: convert the folder once (cargo xtask data convert) to have it mapped";
+        let from = format!("{} edges of a list", graph.n_edges());
+        notes.push(Note::Converted { path: self.path, from, to: to.into() });
+        Ok(graph)
+    }
+}
+
+impl EdgeSource for EdgeList {
+    fn edge_data(&self) -> EdgeData {
+        EdgeData {
+            weights: self.weights.is_some() || self.edges.edge_data().weights,
+            edge_types: self.edge_types.is_some() || self.edges.edge_data().edge_types,
+        }
+    }
+
+    fn for_each_chunk(
+        &self,
+        n_nodes: usize,
+        visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
+    ) -> Result<()> {
+        let arrays = [&self.weights, &self.edge_types].map(Option::as_ref);
+        let mut n_before = 0;
+        self.edges.for_each_chunk(n_nodes, &mut |chunk| {
+            let edges = n_before..n_before + chunk.len();
+            n_before = edges.end;
+            // Of a text file, the number of edges is known at its end only: they are counted to the end.
+            if arrays.into_iter().flatten().any(|array| array.n_values() < edges.end) {
+                return Ok(());
+            }
+            if let Some(weights) = &self.weights {
+                let bytes = &weights.value_bytes()[4 * edges.start..4 * edges.end];
+                chunk.weights.extend(bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned::<f32>));
+            }
+            if let Some(types) = &self.edge_types {
+                chunk.edge_types.extend_from_slice(&types.value_bytes()[edges]);
+            }
+            visit(chunk)
+        })?;
+        for array in arrays.into_iter().flatten() {
+            check_count(array.path(), "the number of entries", n_before, array.n_values())?;
+        }
+        Ok(())
+    }
+}
+
+/// An array of one dimension and one element type.
+fn vector_of(path: PathBuf, dtype: DType) -> Result<Array> {
+    let array = Array::open(path)?;
+    array.check_vector()?;
+    if array.dtype() != dtype {
+        return Err(array.wrong_type(dtype.descr()));
+    }
+    Ok(array)
+}

@@ -1,0 +1,145 @@
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use crate::folder::{find, name_of};
+use crate::{Dataset, Error, Result, format, graphbolt, npy, ogb};
+
+/// The files of which one makes a folder of this kind.
+const KILN: [&str; 1] = ["kiln.json"];
+const GRAPHBOLT: [&str; 2] = ["metadata.yaml", "preprocessed/metadata.yaml"];
+const NPY: [&str; 5] = ["indptr.npy", "edges.npy", "edges.csv", "edges.csv.gz", "src.npy"];
+
+/// What to look for, for messages.
+const LOOKED_FOR: &str = "looked for kiln.json (kiln), metadata.yaml (GraphBolt), raw/edge.csv.gz or \
+    raw/data.npz (OGB), a file that ends in _A.txt (TU), indptr.npy, edges.npy, edges.csv, edges.csv.gz or \
+    src.npy (.npy files), or for a text file that starts with numbers (GIN)";
+
+/// More folders in a folder than this are not looked into for a hint.
+const MAX_FOLDERS: usize = 100;
+
+/// The kinds of data sets that open by path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A folder in kiln's own form: it has `kiln.json`.
+    Kiln,
+    /// A folder of `.npy` files, or with an edge list: it has `indptr.npy`, `edges.npy`, `edges.csv`,
+    /// `edges.csv.gz` or `src.npy`.
+    Npy,
+    /// A folder for DGL GraphBolt: it has `metadata.yaml`.
+    GraphBolt,
+    /// A folder that OGB's library downloaded: `raw` in it has `edge.csv.gz` or `data.npz`.
+    Ogb,
+    /// A folder of the TU collection of graph classification sets: it has a file that ends in `_A.txt`.
+    Tu,
+    /// A text file with graphs to classify, as the authors of GIN wrote them: it starts with numbers.
+    Gin,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kiln => "a kiln folder",
+            Self::Npy => "a folder of .npy files",
+            Self::GraphBolt => "a GraphBolt folder",
+            Self::Ogb => "an OGB folder",
+            Self::Tu => "a TU folder",
+            Self::Gin => "a GIN file",
+        })
+    }
+}
+
+/// Tells by the names of its files what kind of data set a folder is; a folder that fits several kinds is
+/// of the first of kiln, GraphBolt, OGB, TU, `.npy`. Nothing but the start of a text file is read.
+///
+/// # Errors
+/// [`Error::Io`] for a path that cannot be read, [`Error::Unrecognised`] for what is of no known kind; when
+/// the folder above it or one in it is, the message says so.
+pub fn recognize(path: impl AsRef<Path>) -> Result<Kind> {
+    let path = path.as_ref();
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let is_folder = fs::metadata(path).map_err(io)?.is_dir();
+    let kind = if is_folder { kind_of_folder(path) } else { kind_of_file(path) }.map_err(io)?;
+    kind.ok_or_else(|| {
+        let hint = hint(path).map_or_else(String::new, |hint| format!("; {hint}"));
+        Error::Unrecognised { path: path.to_owned(), looked_for: format!("{LOOKED_FOR}{hint}") }
+    })
+}
+
+/// Opens a node classification set of any kind that [`recognize`] tells.
+///
+/// # Errors
+/// Those of [`recognize`] and of the kind's own reader; [`Error::WrongKind`] for graph classification sets.
+pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
+    let path = path.as_ref();
+    match recognize(path)? {
+        Kind::Kiln => format::open(path),
+        Kind::Npy => npy::open(path),
+        Kind::GraphBolt => graphbolt::open(path),
+        Kind::Ogb => ogb::open(path),
+        kind @ (Kind::Tu | Kind::Gin) => Err(Error::WrongKind {
+            path: path.to_owned(),
+            kind: format!("{kind} (graph classification)"),
+            expected: "a node classification set",
+        }),
+    }
+}
+
+fn kind_of_folder(folder: &Path) -> io::Result<Option<Kind>> {
+    Ok(match () {
+        () if find(folder, &KILN).is_some() => Some(Kind::Kiln),
+        () if find(folder, &GRAPHBOLT).is_some() => Some(Kind::GraphBolt),
+        () if ogb::is_one(folder) => Some(Kind::Ogb),
+        () if has_tu_edges(folder)? => Some(Kind::Tu),
+        () if find(folder, &NPY).is_some() => Some(Kind::Npy),
+        () => None,
+    })
+}
+
+fn has_tu_edges(folder: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        if entry?.file_name().to_string_lossy().ends_with("_A.txt") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A GIN file's first line is the number of graphs; the second, the first graph's number of nodes and class.
+fn kind_of_file(path: &Path) -> io::Result<Option<Kind>> {
+    const LONGEST: u64 = 4096;
+    let mut start = BufReader::new(File::open(path)?.take(LONGEST));
+    let mut numbers = || -> io::Result<Option<usize>> {
+        let mut line = Vec::new();
+        start.read_until(b'\n', &mut line)?;
+        let line = String::from_utf8_lossy(&line);
+        let n_words = line.split_whitespace().count();
+        Ok(line.split_whitespace().all(|word| word.parse::<i64>().is_ok()).then_some(n_words))
+    };
+    Ok((numbers()? == Some(1) && numbers()? == Some(2)).then_some(Kind::Gin))
+}
+
+/// Which folder near this path is a data set, if one is.
+fn hint(path: &Path) -> Option<String> {
+    let resolved = path.canonicalize().ok()?;
+    let mut above = resolved.ancestors().skip(1).take(2);
+    if let Some((folder, kind)) = above.find_map(|folder| Some((folder, kind_of_folder(folder).ok()??))) {
+        return Some(format!("but it lies in {}, which is {kind}: open that", folder.display()));
+    }
+    let entries = fs::read_dir(path).ok()?.flatten().take(MAX_FOLDERS);
+    let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let kinds = folders.iter().map(|folder| Some((folder, kind_of_folder(folder).ok()??)));
+    let mut found: Vec<(String, Kind)> =
+        kinds.flatten().map(|(folder, kind)| (name_of(folder), kind)).collect();
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    match &found[..] {
+        [] => None,
+        [(name, kind)] => Some(format!("but {name} in it is {kind}: open that")),
+        _ => {
+            let all: Vec<String> = found.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
+            Some(format!("but there are several sets in it, open one: {}", all.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The heap of conversions and of writing and verifying, counted by the allocator of this test binary.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_data::convert::{Options, convert};
+use kiln_data::{Dataset, Split, format, npy};
+use kiln_feature::{Dense, Labels};
+use kiln_graph::{CscBuilder, NodeId};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// Bytes of heap that `run` takes at its peak, besides what there was before.
+fn peak_bytes(run: impl FnOnce()) -> usize {
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    run();
+    HEAP.peak_usage() - before
+}
+
+/// Writes a list of edges whose destinations are spread, with the number of bytes.
+fn write_edges(path: &Path, n_nodes: u32, n_edges: usize) -> usize {
+    let id = |i: usize, factor: u64| ((i as u64 * factor >> 7) % u64::from(n_nodes)) as u32;
+    let srcs = (0..n_edges).map(|i| id(i, 0x9e37_79b9_7f4a));
+    let edges: Vec<u32> = srcs.chain((0..n_edges).map(|i| id(i, 0xc2b2_ae3d_27d4))).collect();
+    let bytes = npy::write(&edges, &[2, n_edges]);
+    fs::write(path, &bytes).unwrap();
+    bytes.len()
+}
+
+fn check_conversion(root: &Path) {
+    const BUDGET: usize = 5 << 20;
+    let input = root.join("edges");
+    fs::create_dir(&input).unwrap();
+    let (n_nodes, n_edges) = (200_000, 2_700_000);
+    let file_bytes = write_edges(&input.join("edges.npy"), n_nodes, n_edges);
+    assert!(4 * BUDGET <= file_bytes);
+    let mut options = Options { memory_bytes: BUDGET as u64, n_nodes: Some(200_000), ..Options::default() };
+    let check = |name: &str, options: &Options| {
+        let mut n_buckets = 0;
+        let peak = peak_bytes(|| n_buckets = convert(&input, root.join(name), options).unwrap().n_buckets);
+        println!("{name}: {peak} bytes at the peak, {n_buckets} buckets");
+        assert!(n_buckets > 3, "{n_buckets} buckets");
+        assert!(peak <= BUDGET + BUDGET / 10, "{name}: {peak} bytes at the peak, {BUDGET} are allowed");
+        // That the memory is used is what makes the buckets few.
+        assert!(BUDGET / 2 < peak, "{name}: {peak} bytes at the peak of {BUDGET}");
+    };
+    check("plain", &options);
+    options.symmetrize = true;
+    fs::write(input.join("weights.npy"), npy::write(&vec![0.5_f32; n_edges], &[n_edges])).unwrap();
+    fs::write(input.join("edge_types.npy"), npy::write(&vec![1_u8; n_edges], &[n_edges])).unwrap();
+    check("symmetric with data", &options);
+}
+
+/// Features that are as large as the rest together, mapped.
+fn check_writing(root: &Path) {
+    let (n_nodes, dim) = (50_000, 64);
+    let data = Dataset {
+        name: "large".into(),
+        graph: Arc::new(CscBuilder::new(n_nodes).build(&[], &[]).unwrap()),
+        features: Arc::new(Dense::from_f32(vec![1.0; n_nodes * dim], dim).unwrap()),
+        labels: Arc::new(Labels::new(vec![0; n_nodes], 1)),
+        split: Split { train: (0..n_nodes as u32).map(NodeId).collect(), ..Split::default() },
+        names: Arc::default(),
+        class_names: vec!["all".into()],
+        edge_type_names: Vec::new(),
+        notes: Vec::new(),
+    };
+    let check = |what: &str, run: &dyn Fn()| {
+        let peak = peak_bytes(run);
+        println!("{what}: {peak} bytes at the peak");
+        assert!(peak < 1 << 20, "{what}: {peak} bytes at the peak");
+    };
+    check("writing", &|| format::write(&data, root.join("large")).unwrap());
+    check("opening", &|| drop(format::open(root.join("large")).unwrap()));
+    check("verifying", &|| drop(format::verify(root.join("large")).unwrap()));
+}
+
+/// One test, so that no other allocates meanwhile.
+#[test]
+fn the_heap_stays_within_what_is_allowed() {
+    let root = tempfile::tempdir().unwrap();
+    check_conversion(root.path());
+    check_writing(root.path());
+}

@@ -1,0 +1,246 @@
+//! `cargo xtask data convert` and `verify`: kiln's own form of a data set (docs/format.md).
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use kiln_data::convert::{Converted, Options, convert};
+use kiln_data::format::{self, Verified};
+use kiln_graph::{Duplicates, SelfLoops};
+
+/// Arguments of `cargo xtask data convert`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConvertArgs {
+    /// A folder of .npy files, with indptr.npy and indices.npy or an edge list (edges.npy, src.npy and dst.npy, edges.csv, edges.csv.gz), or an edge list alone.
+    input: PathBuf,
+    /// The folder to make; it must not exist, or be empty.
+    #[arg(long)]
+    out: PathBuf,
+    /// The most memory to use, such as 512MiB or 1000000.
+    #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
+    memory: u64,
+    /// Number of nodes; without it the number of labels or feature rows, or the largest id and one.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Adds the reverse of each edge.
+    #[arg(long)]
+    symmetrize: bool,
+    /// What to do with parallel edges.
+    #[arg(long, value_enum, default_value_t = Parallel::Keep)]
+    duplicates: Parallel,
+    /// What to do with edges from a node to itself.
+    #[arg(long, value_enum, default_value_t = Loops::Keep)]
+    self_loops: Loops,
+}
+
+/// Arguments of `cargo xtask data verify`.
+#[derive(Debug, clap::Args)]
+pub(super) struct VerifyArgs {
+    /// A folder in kiln's form, or of .npy files, which has no hashes.
+    folder: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Parallel {
+    Keep,
+    /// The first in the order of the list is kept.
+    Remove,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Loops {
+    Keep,
+    Remove,
+    /// Each node that has none gets one.
+    Add,
+}
+
+/// Converts, and says what was done.
+pub(super) fn run_convert(args: &ConvertArgs) -> Result<()> {
+    let start = Instant::now();
+    let converted = convert(&args.input, &args.out, &options(args))?;
+    let seconds = start.elapsed().as_secs_f64();
+    print!("{}", report(&converted));
+    println!(
+        "written: {}, in {seconds:.1} s, {} of memory at the peak",
+        args.out.display(),
+        in_mib(peak_bytes())
+    );
+    Ok(())
+}
+
+/// Verifies, and says what was found.
+pub(super) fn run_verify(args: &VerifyArgs) -> Result<()> {
+    let start = Instant::now();
+    let Verified { n_nodes, n_edges, n_hashed, notes } = format::verify(&args.folder)?;
+    for note in &notes {
+        println!("note: {note}");
+    }
+    let hashes = match n_hashed {
+        0 => "no kiln.json and so no hashes".to_owned(),
+        n => format!("the hashes of {n} files are right"),
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{n_nodes} nodes, {n_edges} edges: all values can be; {hashes}; {seconds:.1} s");
+    Ok(())
+}
+
+fn options(args: &ConvertArgs) -> Options {
+    Options {
+        memory_bytes: args.memory,
+        n_nodes: args.nodes,
+        symmetrize: args.symmetrize,
+        duplicates: match args.duplicates {
+            Parallel::Keep => Duplicates::Keep,
+            Parallel::Remove => Duplicates::Remove,
+        },
+        self_loops: match args.self_loops {
+            Loops::Keep => SelfLoops::Keep,
+            Loops::Remove => SelfLoops::Remove,
+            Loops::Add => SelfLoops::Add,
+        },
+    }
+}
+
+/// What a conversion did, a line each.
+fn report(converted: &Converted) -> String {
+    let Converted { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes } = converted;
+    let mut text = String::new();
+    let mut line = |said: String| writeln!(text, "{said}").expect("a string takes text");
+    for note in notes {
+        line(format!("note: {note}"));
+    }
+    line(match n_buckets {
+        0 => format!("{n_nodes} nodes, {n_edges} edges, copied as they are"),
+        n => format!(
+            "{n_nodes} nodes, {n_edges} edges of a list of {n_coo_edges}, sorted in {n} part{}, read {n_readings} times",
+            if *n == 1 { "" } else { "s" }
+        ),
+    });
+    text
+}
+
+/// `1000000`, or a number with a unit of 1024.
+fn parse_bytes(text: &str) -> Result<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim() {
+        "" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => bail!("expected bytes, or a number with KiB, MiB, GiB or TiB, as in 512MiB"),
+    };
+    match number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)) {
+        Some(bytes) => Ok(bytes),
+        None => bail!("expected a whole number of bytes below 2^64, as in 512MiB"),
+    }
+}
+
+fn in_mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// The most heap that this process has had.
+fn peak_bytes() -> u64 {
+    crate::HEAP.peak_usage() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use clap::Parser;
+    use kiln_graph::NodeId;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: ConvertArgs,
+    }
+
+    fn parse(args: &[&str]) -> Result<ConvertArgs, String> {
+        Cli::try_parse_from([&["convert"], args].concat())
+            .map(|cli| cli.args)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sizes_are_bytes_or_have_a_unit() {
+        for (text, expected) in [("0", 0), ("1000000", 1_000_000), ("3KiB", 3 << 10), ("512MiB", 512 << 20)] {
+            assert_eq!(parse_bytes(text).unwrap(), expected);
+        }
+        assert_eq!((parse_bytes("1 GiB").unwrap(), parse_bytes("2TiB").unwrap()), (1 << 30, 2 << 40));
+        for text in ["", "GiB", "1GB", "1.5GiB", "-1", "1g", "99999999999999999999", "99999999999TiB"] {
+            let error = parse_bytes(text).unwrap_err().to_string();
+            assert!(error.starts_with("expected") && error.ends_with("as in 512MiB"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_says_what_to_do_with_edges() {
+        let default = options(&parse(&["a", "--out", "b"]).unwrap());
+        assert_eq!(default, Options::default());
+        let args = "a --out b --memory 1MiB --nodes 7 --symmetrize --duplicates remove --self-loops add";
+        let all = options(&parse(&args.split(' ').collect::<Vec<_>>()).unwrap());
+        let expected = Options {
+            memory_bytes: 1 << 20,
+            n_nodes: Some(7),
+            symmetrize: true,
+            duplicates: Duplicates::Remove,
+            self_loops: SelfLoops::Add,
+        };
+        assert_eq!(all, expected);
+        assert!(parse(&["a"]).unwrap_err().contains("--out"));
+        assert!(parse(&["a", "--out", "b", "--memory", "1GB"]).unwrap_err().contains("as in 512MiB"));
+        assert!(parse(&["a", "--out", "b", "--self-loops", "double"]).is_err());
+    }
+
+    fn run(input: &Path, out: &Path, more: &[&str]) -> Result<()> {
+        let paths = [input, Path::new("--out"), out].map(|path| path.to_str().unwrap());
+        run_convert(&parse(&[&paths[..], more].concat()).unwrap())
+    }
+
+    #[test]
+    fn an_edge_list_is_converted_and_verified() {
+        let root = tempfile::tempdir().unwrap();
+        let (input, out) = (root.path().join("edges.csv"), root.path().join("out"));
+        fs::write(&input, "src,dst\n0,1\n2,1\n2,1\n").unwrap();
+        run(&input, &out, &["--duplicates", "remove", "--symmetrize"]).unwrap();
+        let graph = format::open_graph(&out).unwrap();
+        assert_eq!(graph.in_neighbors(NodeId(1)), [NodeId(0), NodeId(2)]);
+        assert_eq!(graph.n_edges(), 4);
+        run_verify(&VerifyArgs { folder: out.clone() }).unwrap();
+        let error = run(&input, &out, &[]).unwrap_err().to_string();
+        assert!(error.contains("exists and is not an empty folder"), "{error}");
+        let error = run(&input, &root.path().join("no"), &["--memory", "1KiB"]).unwrap_err().to_string();
+        assert!(error.contains("1024 are allowed: raise the limit"), "{error}");
+        let mut bytes = fs::read(out.join("indices.npy")).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(out.join("indices.npy"), bytes).unwrap();
+        let error = run_verify(&VerifyArgs { folder: out }).unwrap_err().to_string();
+        assert!(error.contains("indices.npy: its SHA-256 is"), "{error}");
+    }
+
+    #[test]
+    fn the_report_says_how_the_edges_were_sorted() {
+        let converted = Converted {
+            n_nodes: 4,
+            n_coo_edges: 5,
+            n_edges: 10,
+            n_buckets: 3,
+            n_readings: 2,
+            notes: vec![kiln_data::Note::Other("a header".into())],
+        };
+        let sorted = "4 nodes, 10 edges of a list of 5, sorted in 3 parts, read 2 times\n";
+        assert_eq!(report(&converted), format!("note: a header\n{sorted}"));
+        let copied = report(&Converted { n_buckets: 0, notes: Vec::new(), ..converted });
+        assert_eq!(copied, "4 nodes, 10 edges, copied as they are\n");
+    }
+}
