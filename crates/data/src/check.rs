@@ -11,6 +11,9 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 /// Elements that are gathered in one go, unless a single row has more.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
 
+/// The files that say how many columns the features have.
+const FEATURES: [&str; 2] = ["features.npy", "features_indices.npy"];
+
 /// What messages say of where a value is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
@@ -39,15 +42,6 @@ impl Place<'_> {
     ) -> Error {
         let (path, expected, found) = (self.file(&[file]), expected.into(), found.to_string());
         Error::BadValue { path, what, position, expected, found }
-    }
-
-    fn bad_dim(&self, dim: usize) -> Error {
-        Error::Metadata {
-            path: self.file(&["features.npy", "features_indices.npy"]),
-            key: "the number of columns".into(),
-            expected: format!("1 to {MAX_DIM}"),
-            found: dim.to_string(),
-        }
     }
 
     /// The file of a part of the split.
@@ -89,8 +83,8 @@ impl Place<'_> {
                 let expected = format!("a class, {}, or a negative number", below(n_classes));
                 self.bad("labels.npy", "the label of node", node.0.into(), expected, label)
             }
-            Error::Feature(Feature::ZeroDim) => self.bad_dim(0),
-            Error::Feature(Feature::TooManyColumns { dim, .. }) => self.bad_dim(dim),
+            Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0),
+            Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim),
             Error::Feature(Feature::BadSparse { what, expected, got }) => {
                 Error::Inconsistent { file: self.file(&["features_indptr.npy"]), what, expected, got }
             }
@@ -105,6 +99,16 @@ impl Place<'_> {
             }
             other => other,
         }
+    }
+}
+
+/// An error for features of no columns, or of absurdly many.
+pub(crate) fn bad_dim(path: &Path, dim: usize) -> Error {
+    Error::Metadata {
+        path: path.to_owned(),
+        key: "the number of columns".into(),
+        expected: format!("1 to {MAX_DIM}"),
+        found: dim.to_string(),
     }
 }
 

@@ -41,7 +41,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let folder = folder.as_ref();
     let mut notes = Vec::new();
     let graph = match edge_list_of(folder)? {
-        None => open_graph(folder, &mut notes)?,
+        None => open_graph(folder, Place::Folder(folder), &mut notes)?,
         Some(list) => {
             // Labels say how many nodes there are before arrays are made for so many.
             let path = required(folder, &["labels.npy"], "the class of each node")?;
@@ -49,7 +49,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
         }
     };
     let n_nodes = graph.n_nodes();
-    let features = open_features(folder, n_nodes, None, &mut notes)?;
+    let features = open_features(folder, Place::Folder(folder), n_nodes, None, &mut notes)?;
     let path = required(folder, &["labels.npy"], "the class of each node")?;
     let labels = Array::open(&path)?.labels(&mut notes)?;
     check_count(&path, "the number of labels", n_nodes, labels.len())?;
@@ -123,7 +123,8 @@ pub(crate) fn check_count(file: &Path, what: &'static str, expected: usize, got:
     Ok(())
 }
 
-pub(crate) fn open_graph(folder: &Path, notes: &mut Vec<Note>) -> Result<Csc> {
+/// The graph of a folder in CSC order; `place` is what messages say of its arrays.
+pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>) -> Result<Csc> {
     let path = required(folder, &["indptr.npy"], "where each node's in-edges start")?;
     let indptr = Array::open(&path)?.offsets(notes)?;
     if indptr.is_empty() {
@@ -136,7 +137,7 @@ pub(crate) fn open_graph(folder: &Path, notes: &mut Vec<Note>) -> Result<Csc> {
     let weights = weights.map(|path| Array::open(path)?.values::<f32>()).transpose()?;
     let types = find(folder, &["edge_types.npy"]);
     let types = types.map(|path| Array::open(path)?.values::<u8>()).transpose()?;
-    graph_of(Place::Folder(folder), indptr, indices, weights, types)
+    graph_of(place, indptr, indices, weights, types)
 }
 
 /// The graph of these arrays; `place` is where they are.
@@ -162,15 +163,15 @@ pub(crate) fn graph_of(
 /// do not say it, and it is then one more than the largest column that is used.
 pub(crate) fn open_features(
     folder: &Path,
+    place: Place<'_>,
     n_nodes: usize,
     dim: Option<usize>,
     notes: &mut Vec<Note>,
 ) -> Result<Arc<dyn FeatureSource>> {
-    let place = Place::Folder(folder);
     let names = ["features.npy", "features_indptr.npy"];
     let path = required(folder, &names, "the features of each node")?;
     let features: Arc<dyn FeatureSource> = if path.ends_with("features.npy") {
-        Arc::new(Array::open(&path)?.rows(notes).map_err(|error| place.located(error))?)
+        Arc::new(Array::open(&path)?.rows(notes)?)
     } else {
         let indptr = Array::open(&path)?.offsets(notes)?;
         let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;

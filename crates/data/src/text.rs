@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use flate2::read::MultiGzDecoder;
 
 use crate::{Error, Result};
+
+/// Longer lines are refused: a few kilobytes of gzip can stand for one that takes all memory.
+const MAX_LINE_BYTES: usize = 1 << 24;
 
 /// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
 pub(crate) struct Table {
@@ -40,7 +43,7 @@ impl Table {
             .has_headers(false)
             .quoting(false)
             .buffer_capacity(1 << 16)
-            .from_reader(bytes);
+            .from_reader(Box::new(ShortLines { bytes, n_since_break: 0 }) as Box<dyn Read>);
         Self { path, reader, record: csv::ByteRecord::new() }
     }
 
@@ -79,6 +82,27 @@ impl Table {
             },
             other => Error::Io { path, source: std::io::Error::other(format!("{other:?}")) },
         }
+    }
+}
+
+/// Bytes whose lines are at most [`MAX_LINE_BYTES`] long; an error for the first longer one.
+struct ShortLines {
+    bytes: Box<dyn Read>,
+    n_since_break: usize,
+}
+
+impl Read for ShortLines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.bytes.read(buffer)?;
+        self.n_since_break = match buffer[..n_bytes].iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) {
+            Some(position) => n_bytes - position,
+            None => self.n_since_break + n_bytes,
+        };
+        if self.n_since_break > MAX_LINE_BYTES {
+            let said = format!("a line of more than {MAX_LINE_BYTES} bytes, which is no line of a table");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, said));
+        }
+        Ok(n_bytes)
     }
 }
 

@@ -10,12 +10,13 @@
 //!
 //! Most files are their content as it stands. Some are made of it, so that a mutation of the content changes
 //! what it says and not only a checksum: `NAME.npy.txt` becomes the array `NAME.npy` of that type and shape,
-//! `NAME.gz` is compressed, and `NAME.raw` becomes `NAME` without that, for damaged files. In `kiln.json` the
-//! text `@NAME` becomes the SHA-256 of the file `NAME`.
+//! `NAME.gz` is compressed, `A.npz!NAME` becomes a member of the archive `A.npz`, and `NAME.raw` becomes `NAME`
+//! without any of that, for damaged files. In `kiln.json` the text `@NAME` becomes the SHA-256 of the file `NAME`.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::path::{Component, Path};
+use std::io::{Cursor, Write};
+use std::path::{Component, Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -23,24 +24,46 @@ use half::f16;
 use kiln_data::npy::{self, Element};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
 
 /// More files than a reader looks for.
 const MAX_FILES: usize = 48;
 
+/// A folder of files, removed at the end; there may be others beside it.
+pub(super) struct Unpacked {
+    _root: TempDir,
+    path: PathBuf,
+}
+
+impl Unpacked {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// Writes the files of an input below a new folder, in memory where the system has such a place.
-pub(super) fn unpack(input: &[u8]) -> TempDir {
+pub(super) fn unpack(input: &[u8]) -> Unpacked {
     let memory = Path::new("/dev/shm");
-    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    let folder = folder.expect("a scratch folder should be possible");
-    let files = files(input).into_iter().take(MAX_FILES);
-    let (manifests, others): (Vec<_>, Vec<_>) = files.partition(|(name, _)| *name == "kiln.json");
-    for (name, content) in others {
-        write(folder.path(), name, content);
+    let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let root = root.expect("a scratch folder should be possible");
+    let path = root.path().join("set");
+    fs::create_dir(&path).expect("a scratch folder should be possible");
+    let (mut archives, mut manifests) = (BTreeMap::new(), Vec::new());
+    for (name, content) in files(input).into_iter().take(MAX_FILES).filter(|(name, _)| is_plain(name)) {
+        match name.split_once(".npz!") {
+            Some((archive, member)) => archives.entry(archive).or_insert_with(Vec::new).push((member, content)),
+            None if name == "kiln.json" => manifests.push(content),
+            None => put(&path, file(name, content)),
+        }
     }
-    for (name, content) in manifests {
-        put(folder.path(), name, &with_hashes(folder.path(), content));
+    for (archive, members) in archives {
+        put(&path, (format!("{archive}.npz"), npz(members)));
     }
-    folder
+    for content in manifests {
+        put(&path, ("kiln.json".into(), with_hashes(&path, content)));
+    }
+    Unpacked { _root: root, path }
 }
 
 /// The names and contents in an input. What comes before the first name is not read.
@@ -61,28 +84,46 @@ fn files(input: &[u8]) -> Vec<(&str, &[u8])> {
     found
 }
 
-fn write(folder: &Path, name: &str, content: &[u8]) {
-    let is_plain = |part| matches!(part, Component::Normal(_));
-    if name.is_empty() || name.len() > 80 || name.contains('\0') || !Path::new(name).components().all(is_plain) {
-        return;
-    }
+fn is_plain(name: &str) -> bool {
+    let is_normal = |part| matches!(part, Component::Normal(_));
+    (1..=80).contains(&name.len()) && !name.contains('\0') && Path::new(name).components().all(is_normal)
+}
+
+/// The file that a name and its content stand for.
+fn file(name: &str, content: &[u8]) -> (String, Vec<u8>) {
     if let Some(name) = name.strip_suffix(".raw") {
-        put(folder, name, content);
+        (name.to_owned(), content.to_vec())
     } else if let Some(name) = name.strip_suffix(".npy.txt") {
-        put(folder, &format!("{name}.npy"), &npy_of_text(content).unwrap_or_else(|| content.to_vec()));
+        (format!("{name}.npy"), npy_of_text(content).unwrap_or_else(|| content.to_vec()))
     } else if name.ends_with(".gz") {
-        put(folder, name, &gz(content));
+        (name.to_owned(), gz(content))
     } else {
-        put(folder, name, content);
+        (name.to_owned(), content.to_vec())
     }
 }
 
 /// A name that cannot be a file, as one that is a folder already, is left out.
-fn put(folder: &Path, name: &str, bytes: &[u8]) {
+fn put(folder: &Path, (name, bytes): (String, Vec<u8>)) {
     let path = folder.join(name);
     if path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok()) {
         let _ = fs::write(path, bytes);
     }
+}
+
+/// An archive of these members, the long ones compressed.
+fn npz(members: Vec<(&str, &[u8])>) -> Vec<u8> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in members {
+        let (name, bytes) = file(name, content);
+        let is_long = bytes.len() > 256;
+        let method = if is_long { CompressionMethod::Deflated } else { CompressionMethod::Stored };
+        let options = SimpleFileOptions::default().compression_method(method);
+        // A name that stands twice is left out.
+        if archive.start_file(name, options).is_ok() {
+            archive.write_all(&bytes).expect("memory should take bytes");
+        }
+    }
+    archive.finish().expect("memory should take bytes").into_inner()
 }
 
 /// The text of a manifest with the hash of each file that it asks for.

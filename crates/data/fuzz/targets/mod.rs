@@ -12,7 +12,7 @@ use std::path::Path;
 
 use half::f16;
 use kiln_data::npy::{self, DType, Element, Header};
-use kiln_data::{Dataset, GraphDataset, Result, format, gin, tu};
+use kiln_data::{Dataset, Error, GraphDataset, Result, convert, format, gin, graphbolt, ogb, recognize, tu};
 
 /// One target: its name, which is that of its folder of the corpus, and what it runs on an input. The second
 /// argument walks over the graph of a set that opened.
@@ -20,6 +20,9 @@ pub(crate) struct Target {
     pub(crate) name: &'static str,
     pub(crate) body: fn(&[u8], Walk),
 }
+
+/// What a conversion may take: little, so that there are several buckets.
+const MEMORY_BYTES: u64 = 504_000;
 
 /// Walks over the graph of a set that opened, as training would.
 pub(crate) type Walk = fn(&Dataset);
@@ -31,6 +34,10 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "kiln_folder", body: kiln_folder },
     Target { name: "tu", body: tu },
     Target { name: "gin", body: gin },
+    Target { name: "edge_list", body: edge_list },
+    Target { name: "graphbolt", body: graphbolt },
+    Target { name: "ogb", body: ogb },
+    Target { name: "open_any", body: open_any },
 ];
 
 /// The bytes of one `.npy` file.
@@ -109,6 +116,59 @@ fn gin(input: &[u8], _: Walk) {
     graphs(gin::read(scratch.path().join("graphs.txt")), scratch.path());
 }
 
+/// A folder with an edge list, in memory and converted. Both must be the same.
+fn edge_list(input: &[u8], walk: Walk) {
+    open_with(input, walk, |folder| {
+        let opened = npy::open(folder);
+        let out = folder.with_file_name("converted");
+        let options = convert::Options { memory_bytes: MEMORY_BYTES, ..Default::default() };
+        match (convert::convert(folder, &out, &options), &opened) {
+            (Ok(converted), _) => check_converted(&converted, &out, opened.as_ref().ok()),
+            (Err(Error::Memory { .. }), _) => {}
+            (Err(error), Ok(data)) => assert!(data.validate().is_err(), "sound, but not converted: {error}"),
+            (Err(error), Err(_)) => check::error(&error, folder),
+        }
+        opened
+    });
+}
+
+/// What was converted opens, and is what was opened in memory.
+fn check_converted(converted: &convert::Converted, out: &Path, opened: Option<&Dataset>) {
+    let graph = format::open_graph(out).expect("what was converted should open");
+    assert_eq!((graph.n_nodes(), graph.n_edges()), (converted.n_nodes, converted.n_edges as u64));
+    let Some(data) = opened else { return };
+    let is_sound = data.validate().is_ok();
+    let again = format::open(out).expect("a whole set should be converted as one");
+    assert!(!is_sound || format::verify(out).is_ok(), "a sound set became a damaged one");
+    assert_eq!((graph.indptr(), graph.indices()), (data.graph.indptr(), data.graph.indices()));
+    if is_sound {
+        check::same(&Dataset { name: again.name.clone(), ..data.clone() }, &again);
+    }
+}
+
+/// A folder of DGL GraphBolt.
+fn graphbolt(input: &[u8], walk: Walk) {
+    open_with(input, walk, |folder| graphbolt::open(folder));
+}
+
+/// A folder of OGB's library.
+fn ogb(input: &[u8], walk: Walk) {
+    open_with(input, walk, |folder| ogb::open(folder));
+}
+
+/// A folder or file of any kind, told by its names.
+fn open_any(input: &[u8], walk: Walk) {
+    open_with(input, walk, |folder| {
+        let files = folder.read_dir().into_iter().flatten().flatten();
+        for file in files.map(|entry| entry.path()).filter(|path| path.is_file()) {
+            if let Err(error) = recognize(&file) {
+                check::error(&error, folder);
+            }
+        }
+        kiln_data::open(folder)
+    });
+}
+
 /// Unpacks a folder, opens it and looks at what came of it. A sound set survives being written.
 fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Dataset>) {
     let scratch = folder::unpack(input);
@@ -118,7 +178,7 @@ fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Datase
             let is_sound = check::dataset(&data);
             walk(&data);
             if is_sound {
-                let written = scratch.path().join("written");
+                let written = scratch.path().with_file_name("written");
                 format::write(&data, &written).expect("a sound set should be written");
                 format::verify(&written).expect("what was written should be sound");
                 check::same(&format::open(&written).expect("what was written should open"), &data);

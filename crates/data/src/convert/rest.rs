@@ -6,8 +6,8 @@ use std::path::Path;
 use kiln_feature::Labels;
 
 use crate::arrays::Array;
-use crate::check::{Place, VALUES_AT_ONCE, check_split};
-use crate::folder::{check_count, find, open_features, open_graph, open_split, required};
+use crate::check::{Place, VALUES_AT_ONCE, bad_dim, check_split};
+use crate::folder::{check_count, check_n_classes, find, open_features, open_graph, open_split, required};
 use crate::format::manifest::ElementType;
 use crate::format::writer::{ArrayWriter, SetWriter};
 use crate::npy::DType;
@@ -34,6 +34,9 @@ pub(crate) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
     };
     let array = Array::open(&path)?;
     let n = array.shape().first().copied().unwrap_or(0);
+    if array.n_values() == 0 && n != 0 {
+        return Err(bad_dim(&path, 0));
+    }
     Ok(Some(if path.ends_with("features_indptr.npy") { n.saturating_sub(1) } else { n }))
 }
 
@@ -81,7 +84,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut SetWriter) -> Result<[usize; 2
             copy_values(&Array::open(path)?, set.vector(name, dtype)?, set)?;
         }
     }
-    let graph = open_graph(set.folder(), &mut Vec::new())?;
+    let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;
     Ok([graph.n_nodes(), graph.n_edges() as usize])
 }
 
@@ -94,9 +97,6 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<u
     }
     let (n_rows, dim) = array.row_shape()?;
     check_count(&path, "the number of feature rows", n_nodes, n_rows)?;
-    if dim == 0 {
-        return Err(kiln_feature::Error::ZeroDim.into());
-    }
     let dtype = if array.dtype() == DType::F16 { ElementType::F16 } else { ElementType::F32 };
     let mut rows = set.rows("features.npy", dtype, dim)?;
     if array.dtype() != DType::F64 {
@@ -112,6 +112,8 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<u
 }
 
 fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+    let n_rows = indptr.n_values().saturating_sub(1);
+    check_count(indptr.path(), "the number of feature rows", n_nodes, n_rows)?;
     copy_offsets(indptr, "features_indptr.npy", set)?;
     let path = required(folder, &["features_indices.npy"], "the column of each feature")?;
     let array = Array::open(path)?;
@@ -127,7 +129,7 @@ fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWrite
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
     copy_values(&Array::open(path)?, set.vector("features_data.npy", ElementType::F32)?, set)?;
     // Whether the three fit each other is told by their ends.
-    open_features(set.folder(), n_nodes, Some(dim), &mut Vec::new())?;
+    open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;
     Ok(dim)
 }
 
@@ -147,7 +149,7 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usi
         Ok(label)
     })?;
     set.add(labels)?;
-    Ok((largest + 1) as usize)
+    check_n_classes(array.path(), (i64::from(largest) + 1) as u64)
 }
 
 fn copy_offsets(array: &Array, name: &'static str, set: &mut SetWriter) -> Result<()> {
@@ -178,6 +180,7 @@ fn copy_values(array: &Array, mut to: ArrayWriter, set: &mut SetWriter) -> Resul
     to.push_bytes(array.value_bytes())?;
     set.add(to)
 }
+
 
 /// What the user asked of edges that are in CSC order already.
 pub(super) fn refuse_options(is_default: bool) -> Result<()> {
