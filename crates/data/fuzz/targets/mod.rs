@@ -15,10 +15,10 @@ use kiln_data::npy::{self, DType, Element, Header};
 use kiln_data::{Dataset, Error, GraphDataset, Result, convert, format, gin, graphbolt, ogb, recognize, tu};
 
 /// One target: its name, which is that of its folder of the corpus, and what it runs on an input. The second
-/// argument walks over the graph of a set that opened.
+/// argument walks over the graph of a set that opened; the result says whether anything did.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    pub(crate) body: fn(&[u8], Walk),
+    pub(crate) body: fn(&[u8], Walk) -> bool,
 }
 
 /// What a conversion may take: little, so that there are several buckets.
@@ -41,25 +41,28 @@ pub(crate) const TARGETS: &[Target] = &[
 ];
 
 /// The bytes of one `.npy` file.
-fn npy_array(input: &[u8], _: Walk) {
+fn npy_array(input: &[u8], _: Walk) -> bool {
     if let Err(error) = Header::read(input) {
         assert!(!error.to_string().is_empty());
     }
-    read_as::<u8>(input);
-    read_as::<i8>(input);
-    read_as::<u16>(input);
-    read_as::<i16>(input);
-    read_as::<u32>(input);
-    read_as::<i32>(input);
-    read_as::<u64>(input);
-    read_as::<i64>(input);
-    read_as::<f16>(input);
-    read_as::<f32>(input);
-    read_as::<f64>(input);
+    let is_read = [
+        read_as::<u8>(input),
+        read_as::<i8>(input),
+        read_as::<u16>(input),
+        read_as::<i16>(input),
+        read_as::<u32>(input),
+        read_as::<i32>(input),
+        read_as::<u64>(input),
+        read_as::<i64>(input),
+        read_as::<f16>(input),
+        read_as::<f32>(input),
+        read_as::<f64>(input),
+    ];
+    is_read.contains(&true)
 }
 
 /// What reads must be what its header says, and survive being written.
-fn read_as<T: Element>(input: &[u8]) {
+fn read_as<T: Element>(input: &[u8]) -> bool {
     match npy::read::<T>(input) {
         Ok(array) => {
             let header = Header::read(input).expect("what reads should have a header");
@@ -68,24 +71,30 @@ fn read_as<T: Element>(input: &[u8]) {
             let bytes = npy::write(&array.values, &array.shape);
             let values = &bytes[Header::read(&bytes).expect("what was written should read").data_offset..];
             assert!(values == &input[header.data_offset..], "the values changed on the way");
+            true
         }
         Err(error) => {
             let is_told = matches!(&error, npy::Error::WrongType { expected, .. } if *expected == T::DTYPE.descr());
             let is_other_type = Header::read(input).is_ok_and(|header| header.dtype != T::DTYPE);
             assert_eq!(is_told, is_other_type && T::DTYPE != DType::Bool, "{error}");
+            false
         }
     }
 }
 
 /// A folder of arrays.
-fn npy_folder(input: &[u8], walk: Walk) {
-    open_with(input, walk, |folder| npy::open(folder));
+fn npy_folder(input: &[u8], walk: Walk) -> bool {
+    open_with(input, walk, |folder| npy::open(folder))
 }
 
 /// A folder in kiln's own form. What is verified is sound.
-fn kiln_folder(input: &[u8], walk: Walk) {
+fn kiln_folder(input: &[u8], walk: Walk) -> bool {
     let is_sound = |data: &Dataset| data.validate().is_ok();
     let scratch = folder::unpack(input);
+    // Without a manifest, a folder of arrays is what is verified.
+    if !scratch.path().join("kiln.json").exists() {
+        return open_with(input, walk, |folder| format::open(folder));
+    }
     let verified = format::verify(scratch.path());
     match (&verified, format::open_graph(scratch.path())) {
         (Ok(verified), Ok(graph)) => {
@@ -101,23 +110,23 @@ fn kiln_folder(input: &[u8], walk: Walk) {
             assert!(is_sound(data) || verified.is_err(), "verified, but not sound");
         }
         opened
-    });
+    })
 }
 
 /// A folder of the TU collection.
-fn tu(input: &[u8], _: Walk) {
+fn tu(input: &[u8], _: Walk) -> bool {
     let scratch = folder::unpack(input);
-    graphs(tu::read(scratch.path()), scratch.path());
+    graphs(tu::read(scratch.path()), scratch.path())
 }
 
 /// A file of graphs as the authors of GIN have them.
-fn gin(input: &[u8], _: Walk) {
+fn gin(input: &[u8], _: Walk) -> bool {
     let scratch = folder::unpack(&[b"==> graphs.txt <==\n", input].concat());
-    graphs(gin::read(scratch.path().join("graphs.txt")), scratch.path());
+    graphs(gin::read(scratch.path().join("graphs.txt")), scratch.path())
 }
 
 /// A folder with an edge list, in memory and converted. Both must be the same.
-fn edge_list(input: &[u8], walk: Walk) {
+fn edge_list(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
         let opened = npy::open(folder);
         let out = folder.with_file_name("converted");
@@ -129,7 +138,7 @@ fn edge_list(input: &[u8], walk: Walk) {
             (Err(error), Err(_)) => check::error(&error, folder),
         }
         opened
-    });
+    })
 }
 
 /// What was converted opens, and is what was opened in memory.
@@ -147,17 +156,17 @@ fn check_converted(converted: &convert::Converted, out: &Path, opened: Option<&D
 }
 
 /// A folder of DGL GraphBolt.
-fn graphbolt(input: &[u8], walk: Walk) {
-    open_with(input, walk, |folder| graphbolt::open(folder));
+fn graphbolt(input: &[u8], walk: Walk) -> bool {
+    open_with(input, walk, |folder| graphbolt::open(folder))
 }
 
 /// A folder of OGB's library.
-fn ogb(input: &[u8], walk: Walk) {
-    open_with(input, walk, |folder| ogb::open(folder));
+fn ogb(input: &[u8], walk: Walk) -> bool {
+    open_with(input, walk, |folder| ogb::open(folder))
 }
 
 /// A folder or file of any kind, told by its names.
-fn open_any(input: &[u8], walk: Walk) {
+fn open_any(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
         let files = folder.read_dir().into_iter().flatten().flatten();
         for file in files.map(|entry| entry.path()).filter(|path| path.is_file()) {
@@ -166,11 +175,11 @@ fn open_any(input: &[u8], walk: Walk) {
             }
         }
         kiln_data::open(folder)
-    });
+    })
 }
 
 /// Unpacks a folder, opens it and looks at what came of it. A sound set survives being written.
-fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Dataset>) {
+fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Dataset>) -> bool {
     let scratch = folder::unpack(input);
     match open(scratch.path()) {
         Ok(data) => {
@@ -183,17 +192,25 @@ fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Datase
                 format::verify(&written).expect("what was written should be sound");
                 check::same(&format::open(&written).expect("what was written should open"), &data);
             }
+            true
         }
-        Err(error) => check::error(&error, scratch.path()),
+        Err(error) => {
+            check::error(&error, scratch.path());
+            false
+        }
     }
 }
 
-fn graphs(opened: Result<GraphDataset>, folder: &Path) {
+fn graphs(opened: Result<GraphDataset>, folder: &Path) -> bool {
     match opened {
         Ok(data) => {
             check::notes(&data.notes, folder);
             check::graphs(&data);
+            true
         }
-        Err(error) => check::error(&error, folder),
+        Err(error) => {
+            check::error(&error, folder);
+            false
+        }
     }
 }
