@@ -1,8 +1,8 @@
 //! From edge lists and folders of arrays to [kiln's own form](crate::format), within a given memory.
 //!
 //! [`convert()`] takes a folder or a file; [`write_graph`] takes the edges of any [`EdgeSource`]. Neither
-//! needs the edges to fit the memory. The graph is the one that
-//! [`CscBuilder`] builds of the same list, to the byte.
+//! needs the edges to fit the memory. The graph is the one that [`CscBuilder`] builds of the same list, to
+//! the byte.
 //!
 //! # Memory
 //! The heap holds at most [`Options::memory_bytes`]:
@@ -10,8 +10,11 @@
 //! | what | bytes |
 //! |---|---|
 //! | where each node's edges end | 8 a node |
-//! | one bucket of edges, or the buffers of the buckets' files | what is left, but at least 4096 and the edges of the node that has most: 4 an edge; with weights or types 8, and 4 for a weight, 1 for a type |
+//! | one bucket of edges, or the buffers of the buckets' files | what is left |
 //! | chunks and buffers | 499,712 |
+//!
+//! What is left must be 4096 bytes, and hold the edges into the node that has most: 4 bytes each, with
+//! weights or types 8, and 4 more for weights and 1 more for types.
 //!
 //! Files that are read are mapped: their pages belong to the system, which takes them back when it needs
 //! them. On the disk, next to the finished set, the buckets take up to 8 bytes an edge and its data.
@@ -112,8 +115,8 @@ pub struct Converted {
 /// [`Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
 /// [`Error::Memory`] for a memory that is too small, with the least that would do;
 /// [`Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set; [`Error::BadValue`],
-/// [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`], [`Error::Metadata`] and [`Error::Io`] for what is
-/// wrong in it. Nothing is left behind.
+/// [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`], [`Error::Metadata`] and [`Error::Io`] for what
+/// is wrong in it. Nothing is left behind.
 pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options) -> Result<Converted> {
     let (input, out) = (input.as_ref(), out.as_ref());
     let about = std::fs::metadata(input).map_err(|source| Error::Io { path: input.to_owned(), source })?;

@@ -56,7 +56,7 @@ impl Split {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
+    /// [`Error::BadParameter`](crate::Error::BadParameter) for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
     pub fn random(n_items: usize, shares: [f64; 2], seed: u64) -> Result<Self> {
         // What sums of decimal fractions are off by.
         const TOLERANCE: f64 = 1e-9;
@@ -103,7 +103,7 @@ impl Dataset {
     /// of all nodes are known when training starts (the transductive setting). No label is read.
     ///
     /// # Errors
-    /// [`Error::Feature`] for rows of a damaged file.
+    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file.
     pub fn standardize(self) -> Result<Self> {
         self.map_features(|values, dim| {
             let scaling = Scaling::of_columns(values, dim);
@@ -119,7 +119,7 @@ impl Dataset {
     /// `NormalizeFeatures`. A row whose sum is 0 stays as it is.
     ///
     /// # Errors
-    /// [`Error::Feature`] for rows of a damaged file.
+    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file.
     pub fn row_normalize(self) -> Result<Self> {
         self.map_features(|values, dim| {
             for row in values.chunks_exact_mut(dim) {
@@ -135,7 +135,7 @@ impl Dataset {
     /// one. Weights and edge types are kept, the reverse having those of its edge.
     ///
     /// # Errors
-    /// [`Error::Graph`] for a damaged graph.
+    /// [`Error::Graph`](crate::Error::Graph) for a damaged graph.
     pub fn symmetrize(self) -> Result<Self> {
         let graph = &self.graph;
         graph.validate()?;
@@ -161,8 +161,9 @@ impl Dataset {
     /// same and names the files.
     ///
     /// # Errors
-    /// [`Error::Graph`] and [`Error::Feature`] for edges, labels and rows that cannot be,
-    /// [`Error::BadValue`] for values that are no finite numbers, and for types, names and splits.
+    /// [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for edges, labels
+    /// and rows that cannot be, [`Error::BadValue`](crate::Error::BadValue) for values that are no finite
+    /// numbers, and for types, names and splits.
     pub fn validate(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
         check_values(self, Place::Set(self.name.as_ref()))?;

@@ -32,7 +32,8 @@ pub enum Kind {
     GraphBolt,
     /// A folder that OGB's library downloaded: `raw` in it has `edge.csv.gz` or `data.npz`.
     Ogb,
-    /// A folder of the TU collection of graph classification sets: it has a file that ends in `_A.txt`.
+    /// A folder of the TU collection of graph classification sets: it has a file that ends in `_A.txt`
+    /// or `_A.txt.gz`.
     Tu,
     /// A text file with graphs to classify, as the authors of GIN wrote them: it starts with numbers.
     Gin,
@@ -100,7 +101,9 @@ fn kind_of_folder(folder: &Path) -> io::Result<Option<Kind>> {
 
 fn has_tu_edges(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
-        if entry?.file_name().to_string_lossy().ends_with("_A.txt") {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with("_A.txt") || name.ends_with("_A.txt.gz") {
             return Ok(true);
         }
     }

@@ -1,6 +1,7 @@
-//! Data sets: the built-in [`debian_packages`] and [`mutag`], sets that `cargo xtask data` made
-//! ([`read_debian_packages`], [`format`](mod@format)), [`synthetic`] graphs, and graphs to classify in the
-//! formats of [`gin`] and [`tu`]. Folders of other libraries [`open`] by path.
+//! Data sets: the built-in [`debian_packages`] and [`mutag`], [`synthetic`] graphs, graphs to classify in the
+//! formats of [`gin`] and [`tu`], and whatever folder [`open`] recognises: kiln's own form on disk
+//! ([`mod@format`]), `.npy` arrays ([`npy`]), [`graphbolt`]'s and [`ogb`]'s. [`convert`] makes kiln's form of
+//! edge lists that do not fit the memory.
 //!
 //! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
 //!

@@ -65,11 +65,6 @@ impl Table {
         &self.path
     }
 
-    /// The line that the last row came from, from 1; 0 before the first.
-    pub(crate) fn line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
-    }
-
     fn explain(&self, error: csv::Error) -> Error {
         let path = self.path.clone();
         match error.into_kind() {

@@ -305,7 +305,7 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
             refusal("edges/edges.npy", &[0_i32, -1, 0, 1], &[2, 2]),
             "the source of edge 1 is -1, expected a node",
         ),
-        (refusal("edges/edges.npy", &[0.0_f64; 2], &[2, 1]), "the elements are <f8, expected integers"),
+        (refusal("edges/edges.npy", &[0.0_f64; 2], &[2, 1]), "the elements are <f8, expected <i4 or <i8"),
         (
             refusal("data/feat.npy", &[0.0_f32; 3], &[3]),
             "feat.npy: the number of feature rows is 3, expected 4",

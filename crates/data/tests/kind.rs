@@ -32,6 +32,7 @@ fn folders_are_told_by_their_files() {
         (&["raw/data.npz"], Kind::Ogb),
         (&["raw/triplet-type-list.csv.gz"], Kind::Ogb),
         (&["MUTAG_A.txt", "MUTAG_graph_indicator.txt"], Kind::Tu),
+        (&["MUTAG_A.txt.gz"], Kind::Tu),
         (&["indptr.npy"], Kind::Npy),
         (&["edges.npy"], Kind::Npy),
         (&["edges.csv"], Kind::Npy),

@@ -309,7 +309,10 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
             member("edge_index.npy", array(&[0_i64, 1, 2, 3, 0, -1, 0, 0], &[2, 4])),
             "the destination of edge 1 is -1, expected a node",
         ),
-        (member("edge_index.npy", array(&[0.0_f32; 8], &[2, 4])), "the elements are <f4, expected integers"),
+        (
+            member("edge_index.npy", array(&[0.0_f32; 8], &[2, 4])),
+            "the elements are <f4, expected <i4 or <i8",
+        ),
         (member("node_feat.npy", None), "a graph without node features is not supported: add node_feat"),
         (
             member("node_feat.npy", array(&[0.0_f32; 6], &[3, 2])),

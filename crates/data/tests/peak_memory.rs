@@ -24,7 +24,7 @@ fn peak_bytes(run: impl FnOnce()) -> usize {
 
 /// Writes a list of edges whose destinations are spread, with the number of bytes.
 fn write_edges(path: &Path, n_nodes: u32, n_edges: usize) -> usize {
-    let id = |i: usize, factor: u64| ((i as u64 * factor >> 7) % u64::from(n_nodes)) as u32;
+    let id = |i: usize, factor: u64| (((i as u64 * factor) >> 7) % u64::from(n_nodes)) as u32;
     let srcs = (0..n_edges).map(|i| id(i, 0x9e37_79b9_7f4a));
     let edges: Vec<u32> = srcs.chain((0..n_edges).map(|i| id(i, 0xc2b2_ae3d_27d4))).collect();
     let bytes = npy::write(&edges, &[2, n_edges]);

@@ -255,7 +255,8 @@ fn layers_that_do_not_fit_each_other_are_refused() {
 }
 
 /// Rows that cannot be read from some node on, as when a disk fails.
-struct Failing(Arc<Dense>);
+#[derive(Debug)]
+struct Failing(Arc<dyn FeatureSource>);
 
 impl FeatureSource for Failing {
     fn dim(&self) -> usize {

@@ -13,7 +13,8 @@ use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds}
 /// # Panics
 /// When the reader broke a promise, or there is no such target.
 pub fn run(name: &str, input: &[u8]) {
-    let target = targets::TARGETS.iter().find(|target| target.name == name).expect("the target should be listed");
+    let target =
+        targets::TARGETS.iter().find(|target| target.name == name).expect("the target should be listed");
     (target.body)(input, sample);
 }
 

@@ -52,7 +52,9 @@ pub(super) fn unpack(input: &[u8]) -> Unpacked {
     let (mut archives, mut manifests) = (BTreeMap::new(), Vec::new());
     for (name, content) in files(input).into_iter().take(MAX_FILES).filter(|(name, _)| is_plain(name)) {
         match name.split_once(".npz!") {
-            Some((archive, member)) => archives.entry(archive).or_insert_with(Vec::new).push((member, content)),
+            Some((archive, member)) => {
+                archives.entry(archive).or_insert_with(Vec::new).push((member, content))
+            }
             None if name == "kiln.json" => manifests.push(content),
             None => put(&path, file(name, content)),
         }
@@ -71,7 +73,8 @@ fn files(input: &[u8]) -> Vec<(&str, &[u8])> {
     let mut found: Vec<(&str, &[u8])> = Vec::new();
     let (mut name, mut start, mut at) = (None, 0, 0);
     while at < input.len() {
-        let line = &input[at..at + input[at..].iter().position(|&byte| byte == b'\n').unwrap_or(input.len() - at)];
+        let line =
+            &input[at..at + input[at..].iter().position(|&byte| byte == b'\n').unwrap_or(input.len() - at)];
         let next = (at + line.len() + 1).min(input.len());
         if let Some(new) = line.strip_prefix(b"==> ").and_then(|rest| rest.strip_suffix(b" <==")) {
             // The line break before a name belongs to the name.

@@ -74,7 +74,8 @@ fn read_as<T: Element>(input: &[u8]) -> bool {
             true
         }
         Err(error) => {
-            let is_told = matches!(&error, npy::Error::WrongType { expected, .. } if *expected == T::DTYPE.descr());
+            let is_told =
+                matches!(&error, npy::Error::WrongType { expected, .. } if *expected == T::DTYPE.descr());
             let is_other_type = Header::read(input).is_ok_and(|header| header.dtype != T::DTYPE);
             assert_eq!(is_told, is_other_type && T::DTYPE != DType::Bool, "{error}");
             false

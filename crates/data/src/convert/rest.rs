@@ -149,7 +149,7 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usi
         Ok(label)
     })?;
     set.add(labels)?;
-    check_n_classes(array.path(), (i64::from(largest) + 1) as u64)
+    check_n_classes(array.path(), (i64::from(largest) + 1).max(0) as u64)
 }
 
 fn copy_offsets(array: &Array, name: &'static str, set: &mut SetWriter) -> Result<()> {
@@ -180,7 +180,6 @@ fn copy_values(array: &Array, mut to: ArrayWriter, set: &mut SetWriter) -> Resul
     to.push_bytes(array.value_bytes())?;
     set.add(to)
 }
-
 
 /// What the user asked of edges that are in CSC order already.
 pub(super) fn refuse_options(is_default: bool) -> Result<()> {

@@ -1,5 +1,7 @@
 //! One bucket in memory: its edges by destination, then by source, then in the order of the list.
 
+use std::ops::Range;
+
 use kiln_graph::{Duplicates, SelfLoops};
 
 use super::Options;
@@ -123,32 +125,33 @@ impl Sorter {
                 return Err(changed());
             }
             let node = Node { node, duplicates: options.duplicates, loops: options.self_loops };
-            let (weights, types) = (&self.weights, &self.edge_types);
-            match &mut self.slots {
-                Slots::Srcs(srcs) => {
-                    srcs[start..end].sort_unstable();
-                    let edges =
-                        srcs[start..end].iter().map(|&src| Edge { src, dst: node.node, weight: 1.0, ty: 0 });
-                    node.append(edges, output)?;
-                }
-                Slots::Keys(keys) => {
-                    keys[start..end].sort_unstable();
-                    let edges = keys[start..end].iter().map(|&key| {
-                        let position = key as u32 as usize;
-                        Edge {
-                            src: (key >> 32) as u32,
-                            dst: node.node,
-                            weight: weights.get(position).copied().unwrap_or(1.0),
-                            ty: types.get(position).copied().unwrap_or(0),
-                        }
-                    });
-                    node.append(edges, output)?;
-                }
-            }
+            self.append(&node, start..end, output)?;
             *cursor = output.n_edges() as u64;
             start = end;
         }
         Ok(())
+    }
+
+    /// Sorts and appends the edges of one node, which are in these slots.
+    fn append(&mut self, node: &Node, slots: Range<usize>, output: &mut Output) -> Result<()> {
+        let dst = node.node;
+        match &mut self.slots {
+            Slots::Srcs(srcs) => {
+                srcs[slots.clone()].sort_unstable();
+                let edges = srcs[slots].iter().map(|&src| Edge { src, dst, weight: 1.0, ty: 0 });
+                node.append(edges, output)
+            }
+            Slots::Keys(keys) => {
+                keys[slots.clone()].sort_unstable();
+                let edges = keys[slots].iter().map(|&key| {
+                    let position = key as u32 as usize;
+                    let weight = self.weights.get(position).copied().unwrap_or(1.0);
+                    let ty = self.edge_types.get(position).copied().unwrap_or(0);
+                    Edge { src: (key >> 32) as u32, dst, weight, ty }
+                });
+                node.append(edges, output)
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kiln_feature::MAX_DIM;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::MAX_CLASSES;
+use crate::folder::check_n_classes;
 use crate::npy::DType;
 use crate::{Error, Result};
 
@@ -213,9 +213,7 @@ impl Manifest {
             _ => {}
         }
         let n_classes = self.n_classes.unwrap_or(0);
-        if n_classes > MAX_CLASSES {
-            return bad("n_classes", format!("at most {MAX_CLASSES}"), n_classes.to_string());
-        }
+        check_n_classes(path, n_classes as u64)?;
         let n_names = self.class_names.len();
         if n_names != 0 && n_names != n_classes {
             return bad("class_names", format!("{n_classes} names or none"), format!("{n_names} names"));

@@ -69,14 +69,16 @@ impl Mutator {
     fn line(&self, at: usize) -> std::ops::Range<usize> {
         let is_break = |byte: &u8| *byte == b'\n';
         let start = self.bytes[..at].iter().rposition(is_break).map_or(0, |position| position + 1);
-        let end = self.bytes[at..].iter().position(is_break).map_or(self.bytes.len(), |length| at + length + 1);
+        let end =
+            self.bytes[at..].iter().position(is_break).map_or(self.bytes.len(), |length| at + length + 1);
         start..end
     }
 
     /// Puts one of [`NUMBERS`] in the place of the next number.
     fn replace_number(&mut self, at: usize, rng: &mut Xoshiro256StarStar) {
         let is_number = |byte: &u8| byte.is_ascii_digit() || b".-+".contains(byte);
-        let start = self.bytes[at..].iter().position(is_number).map_or(self.bytes.len(), |length| at + length);
+        let start =
+            self.bytes[at..].iter().position(is_number).map_or(self.bytes.len(), |length| at + length);
         let length = self.bytes[start..].iter().take_while(|byte| is_number(byte)).count();
         self.bytes.splice(start..start + length, NUMBERS[below(rng, NUMBERS.len())].bytes());
     }
