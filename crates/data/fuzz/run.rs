@@ -1,7 +1,6 @@
 //! What the fuzz targets run: the bodies that the ordinary tests replay, and two hops of sampling from all
 //! nodes of the split.
 
-#[path = "../targets/mod.rs"]
 mod targets;
 
 use kiln_data::Dataset;
