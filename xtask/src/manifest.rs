@@ -1,12 +1,20 @@
 //! Rules of the manifests, read as text: each dependency is named once, in the workspace's manifest,
-//! with a word on why, and every crate takes it from there.
+//! with a word on why, and every crate takes it from there. A package that is a workspace of its own, as the
+//! fuzz targets are, says why itself.
 
 use crate::workspace::SourceFile;
 
 /// Everything that is wrong with the workspace's manifest or a crate's, one sentence each.
 pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
     let mut problems = Vec::new();
-    let members: Vec<&SourceFile> = files.iter().filter(|file| file.path.ends_with("/Cargo.toml")).collect();
+    let is_own = |file: &&SourceFile| file.text.lines().any(|line| line.trim() == "[workspace]");
+    let below = || files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let members: Vec<&SourceFile> = below().filter(|file| !is_own(file)).collect();
+    for file in below().filter(is_own) {
+        let all = entries(&file.text);
+        let dependencies = all.iter().filter(|entry| entry.section.ends_with("dependencies"));
+        problems.extend(dependencies.flat_map(|entry| dependency_problems(&file.path, entry)));
+    }
     for file in files.iter().filter(|file| file.path == "Cargo.toml") {
         problems.extend(workspace_problems(file, &members));
     }
@@ -54,19 +62,29 @@ fn workspace_problems(manifest: &SourceFile, members: &[&SourceFile]) -> Vec<Str
     let mut problems = Vec::new();
     let all = entries(&manifest.text);
     for entry in all.iter().filter(|entry| entry.section == "workspace.dependencies") {
-        let Entry { name, value, line_no, .. } = entry;
-        let is_ours = value.contains("path =") || value.contains("path=");
-        if !is_ours && !entry.has_comment {
-            problems.push(format!("Cargo.toml:{line_no}: no comment says why {name} is there"));
-        }
-        if !is_ours && !version_of(value).is_some_and(|version| version.contains('.')) {
-            problems.push(format!("Cargo.toml:{line_no}: {name} has no version with a minor number"));
-        }
+        let Entry { name, line_no, .. } = entry;
+        problems.extend(dependency_problems("Cargo.toml", entry));
         let uses =
             |member: &&&SourceFile| entries(&member.text).iter().any(|used| dependency_name(used) == *name);
         if members.iter().find(uses).is_none() {
             problems.push(format!("Cargo.toml:{line_no}: no crate uses {name}"));
         }
+    }
+    problems
+}
+
+/// A dependency of somebody else's needs a version and a reason.
+fn dependency_problems(path: &str, entry: &Entry<'_>) -> Vec<String> {
+    let Entry { name, value, line_no, .. } = entry;
+    let mut problems = Vec::new();
+    if value.contains("path =") || value.contains("path=") {
+        return problems;
+    }
+    if !entry.has_comment {
+        problems.push(format!("{path}:{line_no}: no comment says why {name} is there"));
+    }
+    if !version_of(value).is_some_and(|version| version.contains('.')) {
+        problems.push(format!("{path}:{line_no}: {name} has no version with a minor number"));
     }
     problems
 }
@@ -156,6 +174,19 @@ mod tests {
         assert_eq!(check("", &MEMBER.replace("rayon.workspace = true", "rayon = \"1.11\"")), [expected]);
         let section = MEMBER.replace("[dependencies]", "[dependencies.rayon]");
         assert!(check("", &section).iter().any(|problem| problem.contains("not as a section")));
+    }
+
+    #[test]
+    fn a_package_that_is_its_own_workspace_says_why_itself() {
+        let own = "[workspace]\n[package]\nname = \"fuzz\"\n[dependencies]\n# Loops.\nrayon = \"1.11\"\n\
+            a = { path = \"..\" }\nhalf = \"2\"\n";
+        assert_eq!(
+            check("", own),
+            [
+                "crates/a/Cargo.toml:8: no comment says why half is there",
+                "crates/a/Cargo.toml:8: half has no version with a minor number",
+            ]
+        );
     }
 
     #[test]

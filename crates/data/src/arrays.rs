@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use half::f16;
-use kiln_feature::{Dense, MappedLayout, RowType, Rows};
+use kiln_feature::{Dense, MAX_DIM, MappedLayout, RowType, Rows};
 use kiln_graph::{Buf, Mapping, NodeId};
 
+use crate::check::bad_dim;
 use crate::npy::{self, DType, Element, Header, Order};
 use crate::{Error, Note, Result};
 
@@ -307,6 +308,7 @@ impl Array {
     /// Number of rows and of columns; one dimension is one column.
     pub(crate) fn row_shape(&self) -> Result<(usize, usize)> {
         match *self.shape() {
+            [_, dim] if !(1..=MAX_DIM).contains(&dim) => Err(bad_dim(&self.path, dim)),
             [n_rows, dim] => Ok((n_rows, dim)),
             [n_rows] => Ok((n_rows, 1)),
             ref shape => Err(self.bad_value("the shape, of dimension", 0, "(n, dim)", format!("{shape:?}"))),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureSource, Labels, MAX_DIM, RowBuf};
 use kiln_graph::{Csc, NodeId};
 
 use crate::folder::find;
@@ -10,6 +10,9 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Elements that are gathered in one go, unless a single row has more.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
+
+/// The files that say how many columns the features have.
+const FEATURES: [&str; 2] = ["features.npy", "features_indices.npy"];
 
 /// What messages say of where a value is.
 #[derive(Debug, Clone, Copy)]
@@ -47,12 +50,17 @@ impl Place<'_> {
     }
 
     /// The error of an array, told as one of its file.
-    fn located(&self, error: Error) -> Error {
+    pub(crate) fn located(&self, error: Error) -> Error {
         use kiln_feature::Error as Feature;
         use kiln_graph::Error as Graph;
         if matches!(self, Self::Set(_)) {
             return error;
         }
+        let error = match error {
+            Error::Graph(Graph::InFile { source, .. }) => Error::Graph(*source),
+            Error::Feature(Feature::InFile { source, .. }) => Error::Feature(*source),
+            other => other,
+        };
         let below = |n: usize| format!("0 to {n} - 1");
         match error {
             Error::Graph(Graph::NodeOutOfRange { edge, node, n_nodes }) => self.bad(
@@ -62,6 +70,16 @@ impl Place<'_> {
                 format!("a node, {}", below(n_nodes)),
                 node,
             ),
+            Error::Graph(Graph::LengthMismatch { what, expected, got }) => Error::Inconsistent {
+                file: self.file(&[&format!("{what}.npy")]),
+                what: "the number of entries",
+                expected,
+                got,
+            },
+            // The entry before the first would be 0: no `indptr` falls there.
+            Error::Graph(Graph::IndptrNotMonotone { node: 0, before: 0, after }) => {
+                self.bad("indptr.npy", "entry", 0, "0, where the first node's edges start", after)
+            }
             Error::Graph(Graph::IndptrNotMonotone { node, before, after }) => {
                 let expected = format!("at least {before}, as the entry before it");
                 self.bad("indptr.npy", "entry", node + 1, expected, after)
@@ -69,6 +87,11 @@ impl Place<'_> {
             Error::Feature(Feature::LabelOutOfRange { node, label, n_classes }) => {
                 let expected = format!("a class, {}, or a negative number", below(n_classes));
                 self.bad("labels.npy", "the label of node", node.0.into(), expected, label)
+            }
+            Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0),
+            Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim),
+            Error::Feature(Feature::BadSparse { what, expected, got }) => {
+                Error::Inconsistent { file: self.file(&["features_indptr.npy"]), what, expected, got }
             }
             Error::Feature(Feature::BadSparseRow { node, start, end, n_values }) => {
                 let expected = format!("a range within 0 to {n_values} that does not fall");
@@ -81,6 +104,16 @@ impl Place<'_> {
             }
             other => other,
         }
+    }
+}
+
+/// An error for features of no columns, or of absurdly many.
+pub(crate) fn bad_dim(path: &Path, dim: usize) -> Error {
+    Error::Metadata {
+        path: path.to_owned(),
+        key: "the number of columns".into(),
+        expected: format!("1 to {MAX_DIM}"),
+        found: dim.to_string(),
     }
 }
 

@@ -8,7 +8,7 @@ use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::arrays::Array;
 use crate::check::Place;
-use crate::convert::{edge_list_of, n_nodes_of};
+use crate::convert::edge_list_of;
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
@@ -41,14 +41,15 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let folder = folder.as_ref();
     let mut notes = Vec::new();
     let graph = match edge_list_of(folder)? {
-        None => open_graph(folder, &mut notes)?,
+        None => open_graph(folder, Place::Folder(folder), &mut notes)?,
         Some(list) => {
-            let n_nodes = n_nodes_of(folder)?.map_or_else(|| list.count_nodes(), Ok)?;
-            list.build_noted(n_nodes, &mut notes)?
+            // Labels say how many nodes there are before arrays are made for so many.
+            let path = required(folder, &["labels.npy"], "the class of each node")?;
+            list.build_noted(Array::open(path)?.n_values(), &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();
-    let features = open_features(folder, n_nodes, None, &mut notes)?;
+    let features = open_features(folder, Place::Folder(folder), n_nodes, None, &mut notes)?;
     let path = required(folder, &["labels.npy"], "the class of each node")?;
     let labels = Array::open(&path)?.labels(&mut notes)?;
     check_count(&path, "the number of labels", n_nodes, labels.len())?;
@@ -127,7 +128,8 @@ pub(crate) fn check_count(
     Ok(())
 }
 
-pub(crate) fn open_graph(folder: &Path, notes: &mut Vec<Note>) -> Result<Csc> {
+/// The graph of a folder in CSC order; `place` is what messages say of its arrays.
+pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>) -> Result<Csc> {
     let path = required(folder, &["indptr.npy"], "where each node's in-edges start")?;
     let indptr = Array::open(&path)?.offsets(notes)?;
     if indptr.is_empty() {
@@ -136,12 +138,28 @@ pub(crate) fn open_graph(folder: &Path, notes: &mut Vec<Note>) -> Result<Csc> {
     let n_nodes = indptr.len() - 1;
     let path = required(folder, &["indices.npy"], "the source of each edge")?;
     let indices = Array::open(path)?.nodes("edge", n_nodes, notes)?;
-    let mut graph = Csc::new(indptr, indices)?;
-    if let Some(path) = find(folder, &["weights.npy"]) {
-        graph = graph.with_weights(Array::open(path)?.values::<f32>()?)?;
+    let weights = find(folder, &["weights.npy"]);
+    let weights = weights.map(|path| Array::open(path)?.values::<f32>()).transpose()?;
+    let types = find(folder, &["edge_types.npy"]);
+    let types = types.map(|path| Array::open(path)?.values::<u8>()).transpose()?;
+    graph_of(place, indptr, indices, weights, types)
+}
+
+/// The graph of these arrays; `place` is where they are.
+pub(crate) fn graph_of(
+    place: Place<'_>,
+    indptr: Buf<u64>,
+    indices: Buf<NodeId>,
+    weights: Option<Buf<f32>>,
+    types: Option<Buf<u8>>,
+) -> Result<Csc> {
+    let located = |error: kiln_graph::Error| place.located(error.into());
+    let mut graph = Csc::new(indptr, indices).map_err(located)?;
+    if let Some(weights) = weights {
+        graph = graph.with_weights(weights).map_err(located)?;
     }
-    if let Some(path) = find(folder, &["edge_types.npy"]) {
-        graph = graph.with_edge_types(Array::open(path)?.values::<u8>()?)?;
+    if let Some(types) = types {
+        graph = graph.with_edge_types(types).map_err(located)?;
     }
     Ok(graph)
 }
@@ -150,6 +168,7 @@ pub(crate) fn open_graph(folder: &Path, notes: &mut Vec<Note>) -> Result<Csc> {
 /// do not say it, and it is then one more than the largest column that is used.
 pub(crate) fn open_features(
     folder: &Path,
+    place: Place<'_>,
     n_nodes: usize,
     dim: Option<usize>,
     notes: &mut Vec<Note>,
@@ -170,7 +189,8 @@ pub(crate) fn open_features(
         let values_path = required(folder, &["features_data.npy"], "the value of each feature")?;
         let values = Array::open(values_path)?.values::<f32>()?;
         let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
-        Arc::new(Sparse::new(indptr, columns, values, dim)?)
+        let sparse = Sparse::new(indptr, columns, values, dim);
+        Arc::new(sparse.map_err(|error| place.located(error.into()))?)
     };
     check_count(&path, "the number of feature rows", n_nodes, features.n_rows())?;
     Ok(features)

@@ -25,6 +25,9 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longer headers are refused, as NumPy does: they are no array's.
 const MAX_HEADER: usize = 10_000;
 
+/// More dimensions are refused, as NumPy does.
+const MAX_DIMENSIONS: usize = 64;
+
 /// Headers are padded so that the values start at a multiple of this.
 const ALIGNMENT: usize = 64;
 
@@ -162,6 +165,7 @@ pub enum Error {
 /// When the shape is not that of the values.
 pub fn write<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
     let n_values = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length));
+    let n_values = if shape.contains(&0) { Some(0) } else { n_values };
     assert_eq!(Some(values.len()), n_values, "{} values for the shape {shape:?}", values.len());
     let mut bytes = header(T::DTYPE, shape);
     bytes.extend_from_slice(bytemuck::cast_slice(values));
@@ -320,5 +324,6 @@ fn quoted(text: &str) -> Option<&str> {
 fn tuple(text: &str) -> Option<Vec<usize>> {
     let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
     let numbers = inside.split(',').map(str::trim).filter(|number| !number.is_empty());
-    numbers.map(|number| number.parse().ok()).collect()
+    let shape: Option<Vec<usize>> = numbers.map(|number| number.parse().ok()).collect();
+    shape.filter(|shape| shape.len() <= MAX_DIMENSIONS)
 }

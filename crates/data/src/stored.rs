@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{Dense, FeatureSource, Labels, MAX_DIM};
 use kiln_graph::CscBuilder;
 
 use crate::arrays::Array;
+use crate::check::bad_dim;
 use crate::convert::{EdgeList, FIXED_BYTES};
 use crate::folder::{check_count, numbers};
 use crate::npz::Npz;
@@ -159,6 +160,9 @@ pub(crate) fn for_each_row(
             return Err(row.bad(0, &format!("no more than {n_nodes} lines, one a node")));
         }
         (dim, n_rows) = (row.n_fields(), n_rows + 1);
+        if dim > MAX_DIM {
+            return Err(bad_dim(path, dim));
+        }
         values.clear();
         for field in 0..dim {
             let value: f32 = row.parse(field, EXPECTED)?;

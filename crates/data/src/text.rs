@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use flate2::read::MultiGzDecoder;
 
 use crate::{Error, Result};
+
+/// Longer lines are refused: a few kilobytes of gzip can stand for one that takes all memory.
+const MAX_LINE_BYTES: usize = 1 << 24;
 
 /// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
 pub(crate) struct Table {
@@ -40,14 +43,14 @@ impl Table {
     pub(crate) fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
         // Only a line feed ends a line, the last one too, so that lines are counted as they are read. A carriage
         // return before it is a blank at the end of a field.
-        let ended: Box<dyn Read> = Box::new(bytes.chain(&b"\n"[..]));
+        let lines = ShortLines { bytes: Box::new(bytes.chain(&b"\n"[..])), n_since_break: 0 };
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .quoting(false)
             .flexible(true)
             .terminator(csv::Terminator::Any(b'\n'))
             .buffer_capacity(1 << 16)
-            .from_reader(ended);
+            .from_reader(Box::new(lines) as Box<dyn Read>);
         Self { path, reader, record: csv::ByteRecord::new(), n_columns: None }
     }
 
@@ -65,7 +68,7 @@ impl Table {
                 Err(error) => {
                     let source = match error.into_kind() {
                         csv::ErrorKind::Io(source) => source,
-                        other => std::io::Error::other(format!("{other:?}")),
+                        other => io::Error::other(format!("{other:?}")),
                     };
                     return Err(Error::Io { path: self.path.clone(), source });
                 }
@@ -88,6 +91,27 @@ impl Table {
     /// What messages call the table.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Bytes whose lines are at most [`MAX_LINE_BYTES`] long; an error for the first longer one.
+struct ShortLines {
+    bytes: Box<dyn Read>,
+    n_since_break: usize,
+}
+
+impl Read for ShortLines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.bytes.read(buffer)?;
+        self.n_since_break = match buffer[..n_bytes].iter().rposition(|&byte| byte == b'\n') {
+            Some(position) => n_bytes - position,
+            None => self.n_since_break + n_bytes,
+        };
+        if self.n_since_break > MAX_LINE_BYTES {
+            let said = format!("a line of more than {MAX_LINE_BYTES} bytes, which is no line of a table");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, said));
+        }
+        Ok(n_bytes)
     }
 }
 

@@ -262,6 +262,9 @@ impl TuFiles<'_> {
         let Some(mut table) = self.table(what)? else { return Ok(None) };
         let (mut values, mut n_read, mut dim) = (Vec::new(), 0, 1);
         while let Some(row) = table.next_row()? {
+            if n_read == n_lines {
+                return Err(row.bad(0, &format!("no more than {n_lines} lines")));
+            }
             dim = row.n_fields();
             for field in 0..dim {
                 let value = row.parse(field, expected)?;

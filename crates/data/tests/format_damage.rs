@@ -259,7 +259,7 @@ fn a_manifest_that_contradicts_itself_or_the_files_is_refused() {
     check_edited("\"n_nodes\": 4", "\"n_nodes\": 5", "is [4, 2], expected [5, 2]");
     check_edited("\"n_edges\": 4", "\"n_edges\": 3", "is [4], expected [3]");
     check_edited("\"dim\": 2", "\"dim\": 3", "files.features.npy.shape is [4, 2], expected [4, 3]");
-    check_edited("\"dim\": 2", "\"dim\": 0", "dim is 0, expected at least 1");
+    check_edited("\"dim\": 2", "\"dim\": 0", "dim is 0, expected 1 to 16777216");
     check_edited("\"dim\": 2", "\"dim\": null", "n_classes is 3, expected null, as dim is");
     check_edited("\"n_classes\": 3", "\"n_classes\": 4", "class_names is 3 names, expected 4 names or none");
     check_edited("\"n_classes\": 3,", "", "n_classes is null, expected a number, as dim is");

@@ -25,6 +25,8 @@ fn arrays_survive_a_round_trip() {
         let array = npy::read::<f32>(&npy::write(&floats, &shape)).expect("what was written should read");
         assert_eq!((array.shape, array.values), (shape, floats.to_vec()));
     }
+    let wide_nothing = npy::read::<i8>(&npy::write::<i8>(&[], &[usize::MAX, 2, 0]));
+    assert_eq!(wide_nothing.expect("no values should read").shape, [usize::MAX, 2, 0]);
     let none = npy::read::<i8>(&npy::write::<i8>(&[], &[0])).expect("no values should read");
     assert_eq!((none.shape, none.values), (vec![0], vec![]));
     let one = npy::read::<u32>(&npy::write(&[7u32], &[])).expect("a single number should read");
@@ -70,6 +72,7 @@ fn what_is_no_such_array_is_refused() {
         ("(2, 3)", "(2, -3)", "shape"),
         ("(2, 3)", "(2, 99999999999999999999999)", "shape"),
         ("(2, 3), }", "(2, 3", "shape"),
+        ("(2, 3)", &format!("(2, 3{})", ", 1".repeat(63)), "shape"),
     ] {
         let error = read(&with(from, to));
         assert!(matches!(&error, Error::BadHeader { key: at, .. } if *at == key), "{to}: {error}");

@@ -96,7 +96,7 @@ fn refusal<T: Element>(name: &str, values: &[T]) -> String {
     let folder = folder();
     put(folder.path(), name, values, &[values.len()]);
     let error = npy::open(folder.path()).unwrap_err().to_string();
-    assert!(error.contains(&*folder.path().to_string_lossy()) || error.starts_with("graph"), "{error}");
+    assert!(error.contains(&*folder.path().to_string_lossy()), "{error}");
     error
 }
 
@@ -106,8 +106,8 @@ fn what_cannot_be_is_refused() {
         (refusal("indptr.npy", &[0_i64, 0, 1, 4]), "the number of feature rows is 4, expected 3"),
         (refusal::<i64>("indptr.npy", &[]), "the number of entries is 0, expected 1"),
         (refusal("indptr.npy", &[0.0_f32]), "the elements are <f4, expected <i8 or <u8"),
-        (refusal("indptr.npy", &[0_i64, 0, 1, 4, 5]), "indices has 4 entries, expected 5"),
-        (refusal("indptr.npy", &[1_i64, 1, 1, 4, 4]), "it must start at 0"),
+        (refusal("indptr.npy", &[0_i64, 0, 1, 4, 5]), "indices.npy: the number of entries is 4, expected 5"),
+        (refusal("indptr.npy", &[1_i64, 1, 1, 4, 4]), "indptr.npy: entry 0 is 1, expected 0, where"),
         (refusal("indices.npy", &[0_i64, 0, 1, 4]), "edge 3 is 4, expected a node, 0 to 4 - 1"),
         (refusal("indices.npy", &[0_i64, -1, 1, 3]), "edge 1 is -1, expected a node"),
         (refusal("indices.npy", &[0_i16, 1, 1, 3]), "the elements are <i2, expected <i4"),

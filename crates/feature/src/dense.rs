@@ -3,6 +3,7 @@ use std::path::Path;
 
 use kiln_graph::{Buf, Mapping, NodeId};
 
+use crate::row::check_dim;
 use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
 
 /// Features of which every value is stored, in memory or in a mapped file: row `v` belongs to node `v`.
@@ -37,11 +38,9 @@ impl Dense {
     /// Features from rows of any element type, row-major.
     ///
     /// # Errors
-    /// [`Error::ZeroDim`] for `dim` 0, [`Error::PartialRow`] when the values are not a multiple of `dim`.
+    /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`, [`Error::PartialRow`] when the values are not a multiple of `dim`.
     pub fn new(rows: Rows, dim: usize) -> Result<Self> {
-        if dim == 0 {
-            return Err(Error::ZeroDim);
-        }
+        check_dim(dim)?;
         let n_values = rows.n_values();
         if !n_values.is_multiple_of(dim) {
             return Err(Error::PartialRow { n_values, dim });
@@ -68,7 +67,7 @@ impl Dense {
     /// The rows in a file that is mapped already.
     ///
     /// # Errors
-    /// [`Error::ZeroDim`] for `dim` 0, [`Error::Misaligned`] for a start that is not a multiple of the
+    /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`, [`Error::Misaligned`] for a start that is not a multiple of the
     /// element's bytes, [`Error::FileTooShort`] when the file ends before the last row, and
     /// [`Error::TooLarge`] when the layout's bytes cannot be counted.
     pub fn mapped(mapping: &Mapping, layout: MappedLayout) -> Result<Self> {
@@ -107,9 +106,7 @@ impl FeatureSource for Dense {
 
 fn byte_range(mapping: &Mapping, layout: MappedLayout) -> Result<Range<usize>> {
     let MappedLayout { row_type, dim, n_rows, offset_bytes } = layout;
-    if dim == 0 {
-        return Err(Error::ZeroDim);
-    }
+    check_dim(dim)?;
     let align_bytes = row_type.bytes();
     if !offset_bytes.is_multiple_of(align_bytes as u64) {
         return Err(Error::Misaligned { path: mapping.path().to_owned(), offset_bytes, align_bytes });

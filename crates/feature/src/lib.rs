@@ -30,5 +30,9 @@ pub use row::{RowBuf, RowType, Rows};
 pub use source::FeatureSource;
 pub use sparse::Sparse;
 
+/// No source has more columns: a row would take 64 MiB, and a damaged file that promises more would take all
+/// memory when rows are gathered.
+pub const MAX_DIM: usize = 1 << 24;
+
 /// The result of this crate's fallible functions.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

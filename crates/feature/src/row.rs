@@ -5,7 +5,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use kiln_graph::{Buf, NodeId};
 
-use crate::{Error, Result};
+use crate::{Error, MAX_DIM, Result};
 
 /// How the elements of feature rows are stored. There is room for bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -161,6 +161,15 @@ impl Rows {
             (Self::BF16(rows), _) => *out = RowBuf::BF16(gathered(rows, dim, ids)),
         }
         Ok(())
+    }
+}
+
+/// An error for a number of columns that no source has.
+pub(crate) fn check_dim(dim: usize) -> Result<()> {
+    match dim {
+        0 => Err(Error::ZeroDim),
+        1..=MAX_DIM => Ok(()),
+        _ => Err(Error::TooManyColumns { dim, max: MAX_DIM }),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use half::{bf16, f16};
-use kiln_feature::{Dense, Error, FeatureSource, MappedLayout, RowBuf, RowType, Rows};
+use kiln_feature::{Dense, Error, FeatureSource, MAX_DIM, MappedLayout, RowBuf, RowType, Rows};
 use kiln_graph::{Mapping, NodeId};
 use tempfile::NamedTempFile;
 
@@ -101,6 +101,8 @@ fn widening_keeps_every_half_precision_value() {
 #[test]
 fn dense_refuses_no_columns_and_partial_rows() {
     assert!(matches!(Dense::from_f32(vec![1.0], 0), Err(Error::ZeroDim)));
+    let error = Dense::from_f32(vec![], MAX_DIM + 1).unwrap_err();
+    assert!(matches!(error, Error::TooManyColumns { dim, max: MAX_DIM } if dim == MAX_DIM + 1));
     let error = Dense::from_f32(vec![1.0; 7], 2).unwrap_err();
     assert!(matches!(error, Error::PartialRow { n_values: 7, dim: 2 }));
 }

@@ -93,7 +93,7 @@ fn evaluation<const N: usize>(probabilities: &[[f32; N]], labels: &[i32]) -> Eva
     let rows = probabilities.iter().enumerate();
     let logits: Vec<f32> = rows.flat_map(|(i, row)| row.map(|p| p.ln() + [0.0, 10.0, -3.0][i % 3])).collect();
     let nodes: Vec<NodeId> = (0..labels.len() as u32).map(NodeId).collect();
-    let labels = Labels::new(labels.to_vec(), N).unwrap();
+    let labels = Labels::new(labels.to_vec(), N);
     Evaluation::of(&Dense::from_f32(logits, N).unwrap(), &nodes, &labels).unwrap()
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use kiln_feature::Labels;
 
 use crate::arrays::Array;
-use crate::check::{Place, VALUES_AT_ONCE, check_split};
+use crate::check::{Place, VALUES_AT_ONCE, bad_dim, check_split};
 use crate::folder::{check_count, check_n_classes, find, open_features, open_graph, open_split, required};
 use crate::format::manifest::ElementType;
 use crate::format::writer::{ArrayWriter, SetWriter};
@@ -36,6 +36,9 @@ pub(crate) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
     };
     let array = Array::open(&path)?;
     let n = array.shape().first().copied().unwrap_or(0);
+    if array.n_values() == 0 && n != 0 {
+        return Err(bad_dim(&path, 0));
+    }
     Ok(Some(if path.ends_with("features_indptr.npy") { n.saturating_sub(1) } else { n }))
 }
 
@@ -83,7 +86,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut SetWriter) -> Result<[usize; 2
             copy_values(&Array::open(path)?, set.vector(name, dtype)?, set)?;
         }
     }
-    let graph = open_graph(set.folder(), &mut Vec::new())?;
+    let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;
     Ok([graph.n_nodes(), graph.n_edges() as usize])
 }
 
@@ -101,9 +104,6 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<u
 fn copy_dense(array: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
     let (n_rows, dim) = array.row_shape()?;
     check_count(array.path(), "the number of feature rows", n_nodes, n_rows)?;
-    if dim == 0 {
-        return Err(kiln_feature::Error::ZeroDim.into());
-    }
     let dtype = match array.dtype() {
         DType::F16 => ElementType::F16,
         DType::F32 | DType::F64 => ElementType::F32,
@@ -149,6 +149,8 @@ fn copy_lines(path: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize>
 }
 
 fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+    let n_rows = indptr.n_values().saturating_sub(1);
+    check_count(indptr.path(), "the number of feature rows", n_nodes, n_rows)?;
     copy_offsets(indptr, "features_indptr.npy", set)?;
     let path = required(folder, &["features_indices.npy"], "the column of each feature")?;
     let array = Array::open(path)?;
@@ -164,7 +166,7 @@ fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWrite
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
     copy_values(&Array::open(path)?, set.vector("features_data.npy", ElementType::F32)?, set)?;
     // Whether the three fit each other is told by their ends.
-    open_features(set.folder(), n_nodes, Some(dim), &mut Vec::new())?;
+    open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;
     Ok(dim)
 }
 

@@ -5,8 +5,10 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kiln_feature::MAX_DIM;
 use serde::{Deserialize, Serialize};
 
+use crate::folder::check_n_classes;
 use crate::npy::DType;
 use crate::{Error, Result};
 
@@ -203,12 +205,15 @@ impl Manifest {
             Err(Error::Metadata { path: path.to_owned(), key: key.to_owned(), expected, found })
         };
         match (self.dim, self.n_classes) {
-            (Some(0), _) => return bad("dim", "at least 1".into(), "0".into()),
+            (Some(dim), _) if !(1..=MAX_DIM).contains(&dim) => {
+                return bad("dim", format!("1 to {MAX_DIM}"), dim.to_string());
+            }
             (Some(_), None) => return bad("n_classes", "a number, as dim is".into(), "null".into()),
             (None, Some(n)) => return bad("n_classes", "null, as dim is".into(), n.to_string()),
             _ => {}
         }
         let n_classes = self.n_classes.unwrap_or(0);
+        check_n_classes(path, n_classes as u64)?;
         let n_names = self.class_names.len();
         if n_names != 0 && n_names != n_classes {
             return bad("class_names", format!("{n_classes} names or none"), format!("{n_names} names"));

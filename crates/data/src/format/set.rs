@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use half::bf16;
 use kiln_feature::{Dense, FeatureSource, Labels, Rows, Sparse};
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_graph::{Buf, Csc};
 
 use super::manifest::{self, ElementType, Manifest};
 use crate::arrays::Array;
-use crate::folder::{check_n_classes, numbers};
+use crate::check::Place;
+use crate::folder::{graph_of, numbers};
 use crate::{Dataset, Error, Names, Result, Split};
 
 /// A set whose files are what its manifest says, as far as their headers and lengths tell.
@@ -46,14 +47,10 @@ impl Set {
 
     /// The topology.
     pub(super) fn graph(&self) -> Result<Csc> {
-        let mut graph = Csc::new(self.values("indptr.npy")?, self.values::<NodeId>("indices.npy")?)?;
-        if self.arrays.contains_key("weights.npy") {
-            graph = graph.with_weights(self.values("weights.npy")?)?;
-        }
-        if self.arrays.contains_key("edge_types.npy") {
-            graph = graph.with_edge_types(self.values("edge_types.npy")?)?;
-        }
-        Ok(graph)
+        let weights = self.optional("weights.npy")?;
+        let types = self.optional("edge_types.npy")?;
+        let (indptr, indices) = (self.values("indptr.npy")?, self.values("indices.npy")?);
+        graph_of(Place::Folder(&self.folder), indptr, indices, weights, types)
     }
 
     /// The whole set; not for a graph alone.
@@ -66,7 +63,6 @@ impl Set {
                 expected: "a set for node classification",
             });
         };
-        let n_classes = check_n_classes(&self.folder.join(manifest::FILE_NAME), n_classes as u64)?;
         let names = match self.arrays.contains_key("names_ends.npy") {
             true => Names::from_arrays(self.values("names_text.npy")?, self.values("names_ends.npy")?),
             false => Names::default(),
@@ -90,17 +86,23 @@ impl Set {
     }
 
     fn features(&self, dim: usize) -> Result<Arc<dyn FeatureSource>> {
+        let located = |error: kiln_feature::Error| Place::Folder(&self.folder).located(error.into());
         let Some(entry) = self.manifest.files.get("features.npy") else {
             let (indptr, columns) =
                 (self.values("features_indptr.npy")?, self.values("features_indices.npy")?);
-            return Ok(Arc::new(Sparse::new(indptr, columns, self.values("features_data.npy")?, dim)?));
+            let sparse = Sparse::new(indptr, columns, self.values("features_data.npy")?, dim);
+            return Ok(Arc::new(sparse.map_err(located)?));
         };
         let rows = match entry.dtype {
             ElementType::F16 => Rows::F16(self.values("features.npy")?),
             ElementType::BF16 => Rows::BF16(self.values::<bf16>("features.npy")?),
             _ => Rows::F32(self.values("features.npy")?),
         };
-        Ok(Arc::new(Dense::new(rows, dim)?))
+        Ok(Arc::new(Dense::new(rows, dim).map_err(located)?))
+    }
+
+    fn optional<T: bytemuck::Pod>(&self, name: &str) -> Result<Option<Buf<T>>> {
+        self.arrays.contains_key(name).then(|| self.values(name)).transpose()
     }
 
     /// The elements of an array that the manifest was checked to have.

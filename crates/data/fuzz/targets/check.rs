@@ -1,0 +1,117 @@
+//! What must hold of whatever a reader gives.
+
+use std::path::Path;
+
+use kiln_data::{Dataset, Error, GraphDataset, Note};
+use kiln_feature::{FeatureSource, RowBuf};
+use kiln_graph::NodeId;
+
+/// Rows wider than this are not gathered: a promise of many columns costs nothing until rows are asked for.
+const MAX_DIM: usize = 1 << 16;
+
+/// An error says something, and which path of the folder it is about.
+pub(super) fn error(error: &Error, folder: &Path) {
+    let text = error.to_string();
+    // Metadata may name a file elsewhere, by an absolute path.
+    let is_told = text.contains(&*folder.to_string_lossy()) || text.starts_with('/');
+    assert!(is_told, "no path in the message: {text}");
+    assert!(text.len() < 4096, "a message of {} bytes: {text:.300}", text.len());
+    assert!(!format!("{error:?}").is_empty());
+}
+
+/// Notes say something.
+pub(super) fn notes(notes: &[Note], folder: &Path) {
+    for note in notes {
+        assert!(!note.to_string().is_empty(), "an empty note on {}", folder.display());
+    }
+}
+
+/// What opens has one row and one label a node, and names for its classes; its values can be looked at. Gives whether the
+/// set is sound.
+pub(super) fn dataset(data: &Dataset) -> bool {
+    let n_nodes = data.graph.n_nodes();
+    assert_eq!(data.features.n_rows(), n_nodes);
+    assert_eq!(data.labels.len(), n_nodes);
+    assert_eq!(data.class_names.len(), data.labels.n_classes());
+    assert!(!data.to_string().is_empty() && !data.name.is_empty());
+    gather(&*data.features, n_nodes);
+    let split: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
+    let is_sound = match data.validate() {
+        Ok(found) => {
+            notes(&found, data.name.as_ref());
+            true
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            false
+        }
+    };
+    let mut classes = Vec::new();
+    let gathered = data.labels.gather(&split, &mut classes);
+    if is_sound {
+        gathered.expect("the nodes of a sound split should have labels");
+        for node in (0..n_nodes as u32).map(NodeId) {
+            assert_eq!(data.graph.in_neighbors(node).len() as u64, data.graph.in_degree(node));
+        }
+    }
+    is_sound
+}
+
+/// Two sets are the same but for their notes.
+pub(super) fn same(a: &Dataset, b: &Dataset) {
+    assert_eq!(a.name, b.name);
+    assert_eq!((a.graph.indptr(), a.graph.indices()), (b.graph.indptr(), b.graph.indices()));
+    assert_eq!((a.graph.weights(), a.graph.edge_types()), (b.graph.weights(), b.graph.edge_types()));
+    assert_eq!((a.labels.as_slice(), a.labels.n_classes()), (b.labels.as_slice(), b.labels.n_classes()));
+    assert_eq!((&a.split, &a.names), (&b.split, &b.names));
+    assert_eq!((&a.class_names, &a.edge_type_names), (&b.class_names, &b.edge_type_names));
+    assert_eq!((a.features.dim(), a.features.n_rows()), (b.features.dim(), b.features.n_rows()));
+    if a.features.dim() <= MAX_DIM {
+        for node in (0..a.features.n_rows().min(8) as u32).map(NodeId) {
+            let rows = [a, b].map(|data| data.features.row(node).expect("a sound row should be there"));
+            assert_eq!(rows[0], rows[1], "row {}", node.0);
+        }
+    }
+}
+
+/// A set of graphs is sound from the start.
+pub(super) fn graphs(data: &GraphDataset) {
+    assert!(!data.to_string().is_empty());
+    data.graph().validate().expect("the edges of a set of graphs should exist");
+    data.labels().validate().expect("the classes of a set of graphs should exist");
+    assert_eq!(data.class_names.len(), data.labels().n_classes());
+    assert_eq!(data.n_graphs(), data.labels().len());
+    let mut n_nodes = 0;
+    for graph in 0..data.n_graphs() {
+        assert_eq!(data.nodes(graph).start, n_nodes);
+        n_nodes = data.nodes(graph).end;
+    }
+    assert_eq!(n_nodes, data.graph().n_nodes());
+    if let Some(types) = data.graph().edge_types() {
+        assert!(types.iter().all(|&ty| usize::from(ty) < data.edge_type_names.len()));
+    }
+    if let Some(labels) = data.node_labels() {
+        labels.validate().expect("the labels of nodes should exist");
+        assert_eq!((labels.len(), labels.n_classes()), (n_nodes, data.node_label_names.len()));
+    }
+    if let Some(features) = data.features() {
+        assert_eq!(features.n_rows(), n_nodes);
+        gather(&**features, n_nodes);
+    }
+}
+
+/// The first and the last row, and one that does not exist.
+fn gather(features: &dyn FeatureSource, n_rows: usize) {
+    assert!(0 < features.dim());
+    if features.dim() > MAX_DIM {
+        return;
+    }
+    let mut rows = RowBuf::empty(features.row_type());
+    let ends = [NodeId(0), NodeId(n_rows.saturating_sub(1) as u32)];
+    match features.gather(&ends, &mut rows) {
+        Ok(()) => assert_eq!(rows.n_values(), 2 * features.dim()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    let error = features.gather(&[NodeId(n_rows as u32)], &mut rows).expect_err("there is no such row");
+    assert!(!error.to_string().is_empty());
+}
