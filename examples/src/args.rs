@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use burn::tensor::Device;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
 use kiln_data::{Dataset, synthetic};
+use kiln_graph::Csc;
 use kiln_loader::{ItemSamplerConfig, LoaderConfig};
 use kiln_nn::{Aggregate, GcnConfig, SageConfig};
-use kiln_train::{FitConfig, LayerWiseConfig, Optimizer, OptimizerConfig, RunFolder, Spill};
+use kiln_sample::Fanout;
+use kiln_train::{
+    FitConfig, LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, RunFolder, Spill,
+};
 
 use crate::{flags, say};
 
@@ -79,6 +84,9 @@ impl DataArgs {
     /// What the data crate says.
     pub fn open(&self, seed: u64) -> anyhow::Result<Dataset> {
         let mut data = self.load(seed)?;
+        for (part, nodes) in data.split.parts() {
+            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: give it some", data.name);
+        }
         if self.verify {
             data.notes = data.validate().context("verifying the data")?;
         }
@@ -138,8 +146,11 @@ pub enum Model {
 #[derive(Debug, Args)]
 pub struct ModelArgs {
     /// Kind of model.
-    #[arg(long = "model", value_enum, default_value = "sage")]
+    #[arg(long = "model", id = "model", value_enum, default_value = "sage")]
     pub kind: Model,
+    /// Number of layers; as many as fanouts, if not given.
+    #[arg(long, value_parser = flags::layers)]
+    layers: Option<usize>,
     /// Width of the hidden layers.
     #[arg(long, value_parser = flags::size, default_value = "256")]
     hidden: usize,
@@ -152,6 +163,20 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// A fanout for each layer: those given, or the only one given for every layer.
+    ///
+    /// # Errors
+    /// When there are several, and another number of layers was asked for.
+    pub fn fanouts(&self, given: &[Fanout]) -> anyhow::Result<Vec<Fanout>> {
+        match (self.layers, given) {
+            (Some(n_layers), [fanout]) => Ok(vec![*fanout; n_layers]),
+            (Some(n_layers), fanouts) if fanouts.len() != n_layers => {
+                bail!("{} fanouts for --layers {n_layers}: give one a layer, or one for all", fanouts.len())
+            }
+            _ => Ok(given.to_vec()),
+        }
+    }
+
     /// A GraphSAGE model of this width.
     pub fn sage(&self, d_in: usize, n_classes: usize, n_layers: usize) -> SageConfig {
         let &Self { hidden, dropout, input_dropout, .. } = self;
@@ -172,6 +197,33 @@ pub enum Eval {
     Sampled,
     /// All of them, layer by layer over the whole graph.
     Exact,
+}
+
+/// How a model is evaluated.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Neighbours that evaluation reads.
+    #[arg(long = "eval", id = "eval", value_enum, default_value = "sampled")]
+    pub kind: Eval,
+    /// Bytes that `--eval exact` may hold of layers' outputs, as in 512MiB; more goes to files in the system's folder for temporary ones (TMPDIR). The test nodes' scores come on top. No limit, if not given.
+    #[arg(long, value_parser = flags::bytes)]
+    memory: Option<u64>,
+}
+
+impl EvalArgs {
+    /// Exact evaluation on a graph: an eighth of the memory is for one range of nodes, 256 MiB at most.
+    ///
+    /// # Errors
+    /// For a memory that is too small, or that sampled evaluation would not heed.
+    pub fn exact(&self, graph: Arc<Csc>) -> anyhow::Result<LayerWiseInference> {
+        let mut config = LayerWiseConfig::default();
+        if let Some(memory_bytes) = self.memory {
+            ensure!(self.kind == Eval::Exact, "--memory is for --eval exact: give both or neither");
+            config.range_bytes = config.range_bytes.min(memory_bytes / 8);
+            config.spill = Some(Spill { memory_bytes, folder: std::env::temp_dir() });
+        }
+        Ok(LayerWiseInference::new(graph, config)?)
+    }
 }
 
 /// Which update rule.
@@ -237,9 +289,6 @@ pub struct RunArgs {
     /// Device that computes.
     #[arg(long, value_parser = flags::device, default_value = "cpu")]
     pub device: Device,
-    /// Bytes that exact evaluation may hold of layers' outputs, as in 512MiB; more goes to files. No limit, if not given.
-    #[arg(long, value_parser = flags::bytes)]
-    memory: Option<u64>,
     /// New or empty folder for the results; `runs/NAME-NNN` if not given.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -263,14 +312,6 @@ impl RunArgs {
     /// How far the loader works ahead.
     pub fn loader(&self) -> LoaderConfig {
         LoaderConfig { workers: self.workers, ..Default::default() }
-    }
-
-    /// What exact evaluation may hold: an eighth of the memory for one range of nodes, 256 MiB at most. What
-    /// is too much goes to the system's folder for temporary files.
-    pub fn layer_wise(&self) -> LayerWiseConfig {
-        let Some(memory_bytes) = self.memory else { return LayerWiseConfig::default() };
-        let range_bytes = LayerWiseConfig::default().range_bytes.min(memory_bytes / 8);
-        LayerWiseConfig { range_bytes, spill: Some(Spill { memory_bytes, folder: std::env::temp_dir() }) }
     }
 
     /// The folder that the run writes to, with its settings in it: the one asked for, or else the next

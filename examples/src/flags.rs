@@ -19,7 +19,7 @@ pub fn data(text: &str) -> Result<DataSource, String> {
         _ => {}
     }
     if let Some(n_nodes) = text.strip_prefix("fake:") {
-        return Ok(DataSource::Fake(whole(n_nodes, 4, 1 << 30)?));
+        return Ok(DataSource::Fake(whole(n_nodes, 10, 10_000_000)?));
     }
     let path = PathBuf::from(text);
     match path.exists() {
@@ -67,6 +67,14 @@ pub fn threads(text: &str) -> Result<usize, String> {
 /// A message that says what is expected.
 pub fn workers(text: &str) -> Result<usize, String> {
     whole(text, 0, 1024)
+}
+
+/// Reads a number of layers.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn layers(text: &str) -> Result<usize, String> {
+    whole(text, 1, 1000)
 }
 
 /// Reads a width, a batch size or a number of epochs.

@@ -105,6 +105,33 @@ fn neither_a_closed_pipe_nor_a_refused_run_does_harm() {
     assert!(!refused.exists());
 }
 
+/// A GCN on sampled neighbours, exact evaluation within a memory that makes it use files, early stopping.
+#[test]
+fn a_gcn_stops_early_and_leaves_no_file_of_its_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, scratch) = (folder.path().join("run"), folder.path().join("scratch"));
+    std::fs::create_dir(&scratch).unwrap();
+    let flags = "--data fake:1000 --model gcn --layers 2 --fanouts 5 --hidden 16 --batch-size 64 --epochs 50 \
+        --patience 1 --eval exact --memory 40KiB";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_node_classification"));
+    command.args(flags.split_whitespace()).arg("--out").arg(&out).env("TMPDIR", &scratch);
+    let output = command.output().unwrap();
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    assert!(printed.contains("stopped early") && printed.contains("after 10 for warm-up"), "{printed}");
+    let summary = summary(&out);
+    assert_eq!(summary["stopped_early"], true);
+    assert!(summary["n_epochs"].as_u64().unwrap() < 50, "{summary}");
+    assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0);
+
+    let refused = folder.path().join("refused");
+    let flags = ["--data", "fake:1000", "--eval", "exact", "--memory", "1000", "--out"];
+    let output = run(&[&flags[..], &[refused.to_str().unwrap()]].concat());
+    let said = text(&output.stderr);
+    assert!(said.contains("the memory limit is 1000 bytes, expected at least"), "{said}");
+    assert!(!output.status.success() && !refused.exists());
+}
+
 /// A learning rate that throws the model away ends in an error, not in a result.
 #[test]
 fn a_run_that_diverges_says_so() {
@@ -121,9 +148,11 @@ fn a_run_that_diverges_says_so() {
 fn every_bad_flag_is_refused_with_what_was_expected() {
     let cases = [
         (["--data", "cora"], "expected debian-packages, sbm, fake:NODES or a path that exists"),
-        (["--data", "fake:3"], "expected a whole number from 4"),
+        (["--data", "fake:3"], "expected a whole number from 10 to 10000000"),
         (["--data", "/dev"], "/dev is no data set that is known"),
         (["--model", "gat"], "possible values: sage, gcn"),
+        (["--layers", "2"], "3 fanouts for --layers 2: give one a layer, or one for all"),
+        (["--memory", "1GiB"], "--memory is for --eval exact"),
         (["--eval", "half"], "possible values: sampled, exact"),
         (["--patience", "0"], "expected a whole number from 1 to 1000000"),
         (["--optimizer", "sgd"], "possible values: adam, adamw"),

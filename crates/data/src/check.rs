@@ -56,6 +56,11 @@ impl Place<'_> {
         if matches!(self, Self::Set(_)) {
             return error;
         }
+        let error = match error {
+            Error::Graph(Graph::InFile { source, .. }) => Error::Graph(*source),
+            Error::Feature(Feature::InFile { source, .. }) => Error::Feature(*source),
+            other => other,
+        };
         let below = |n: usize| format!("0 to {n} - 1");
         match error {
             Error::Graph(Graph::NodeOutOfRange { edge, node, n_nodes }) => self.bad(

@@ -1,14 +1,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels, RowBuf};
+use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
 
-use crate::check::{Place, check_values};
+use crate::check::{Place, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
 use crate::folder::check_split;
-use crate::{Names, Note, Result};
+use crate::{Error, Names, Note, Result};
 
 /// A graph with all that node classification needs. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl Split {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadParameter`](crate::Error::BadParameter) for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
+    /// [`Error::BadParameter`] for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
     pub fn random(n_items: usize, shares: [f64; 2], seed: u64) -> Result<Self> {
         // What sums of decimal fractions are off by.
         const TOLERANCE: f64 = 1e-9;
@@ -103,7 +103,8 @@ impl Dataset {
     /// of all nodes are known when training starts (the transductive setting). No label is read.
     ///
     /// # Errors
-    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file.
+    /// [`Error::Feature`] for rows of a damaged file, and
+    /// [`Error::OutOfMemory`].
     pub fn standardize(self) -> Result<Self> {
         self.map_features(|values, dim| {
             let scaling = Scaling::of_columns(values, dim);
@@ -112,22 +113,42 @@ impl Dataset {
                     *value = ((f64::from(*value) - mean) * factor) as f32;
                 }
             }
+            Ok(())
         })
     }
 
-    /// The same set with each feature row divided by its sum, in 32-bit floats in memory: what PyG calls
-    /// `NormalizeFeatures`. A row whose sum is 0 stays as it is.
+    /// The same set with each feature row divided by its sum, in memory: bags of words become frequencies, as
+    /// with PyG's `NormalizeFeatures`, which also lifts negative values to 0 and leaves sums below 1. A row
+    /// whose sum is 0 stays as it is. Sparse rows stay sparse, others become 32-bit floats.
     ///
     /// # Errors
-    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file.
+    /// [`Error::BadValue`] for a row with a negative value, whose sum says nothing;
+    /// [`Error::Feature`] for rows of a damaged file, and
+    /// [`Error::OutOfMemory`].
     pub fn row_normalize(self) -> Result<Self> {
-        self.map_features(|values, dim| {
-            for row in values.chunks_exact_mut(dim) {
-                let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
-                if sum != 0.0 {
-                    row.iter_mut().for_each(|value| *value = (f64::from(*value) / sum) as f32);
-                }
+        let normalize = |node: NodeId, row: &mut [f32]| {
+            if let Some(negative) = row.iter().find(|&&value| value < 0.0) {
+                return Err(Error::BadValue {
+                    path: self.name.clone().into(),
+                    what: "a feature of node",
+                    position: node.0.into(),
+                    expected: "no negative value, so that a row has a sum to divide by".into(),
+                    found: negative.to_string(),
+                });
             }
+            let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
+            if sum != 0.0 {
+                row.iter_mut().for_each(|value| *value = (f64::from(*value) / sum) as f32);
+            }
+            Ok(())
+        };
+        if let Some(sparse) = self.features.as_sparse() {
+            let features = Arc::new(sparse.map_rows(normalize)?);
+            return Ok(Self { features, ..self });
+        }
+        self.clone().map_features(|values, dim| {
+            let mut rows = (0..).map(NodeId).zip(values.chunks_exact_mut(dim));
+            rows.try_for_each(|(node, row)| normalize(node, row))
         })
     }
 
@@ -135,7 +156,7 @@ impl Dataset {
     /// one. Weights and edge types are kept, the reverse having those of its edge.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) for a damaged graph.
+    /// [`Error::Graph`] for a damaged graph.
     pub fn symmetrize(self) -> Result<Self> {
         let graph = &self.graph;
         graph.validate()?;
@@ -161,8 +182,8 @@ impl Dataset {
     /// same and names the files.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for edges, labels
-    /// and rows that cannot be, [`Error::BadValue`](crate::Error::BadValue) for values that are no finite
+    /// [`Error::Graph`] and [`Error::Feature`] for edges, labels
+    /// and rows that cannot be, [`Error::BadValue`] for values that are no finite
     /// numbers, and for types, names and splits.
     pub fn validate(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
@@ -172,13 +193,19 @@ impl Dataset {
     }
 
     /// All rows through `change`, which gets them row by row and their number of columns.
-    fn map_features(self, change: impl FnOnce(&mut [f32], usize)) -> Result<Self> {
-        let dim = self.features.dim();
-        let all: Vec<NodeId> = (0..self.features.n_rows() as u32).map(NodeId).collect();
-        let mut rows = RowBuf::empty(self.features.row_type());
-        self.features.gather(&all, &mut rows)?;
-        let mut values = rows.into_f32();
-        change(&mut values, dim);
+    fn map_features(self, change: impl FnOnce(&mut [f32], usize) -> Result<()>) -> Result<Self> {
+        let (dim, n_rows) = (self.features.dim(), self.features.n_rows());
+        let mut values = Vec::new();
+        let has_room = n_rows.checked_mul(dim).map(|n_values| values.try_reserve_exact(n_values));
+        if !matches!(has_room, Some(Ok(()))) {
+            let what = format!("{n_rows} rows of {dim} features as 32-bit floats");
+            return Err(Error::OutOfMemory { what });
+        }
+        for_each_rows(&*self.features, |_, rows| {
+            values.extend(std::mem::take(rows).into_f32());
+            Ok(())
+        })?;
+        change(&mut values, dim)?;
         Ok(Self { features: Arc::new(Dense::from_f32(values, dim)?), ..self })
     }
 }

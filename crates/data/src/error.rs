@@ -164,6 +164,12 @@ pub enum Error {
         /// What was allowed.
         budget_bytes: u64,
     },
+    /// The machine has not enough memory.
+    #[error("{what} do not fit the memory of this machine")]
+    OutOfMemory {
+        /// What needs it.
+        what: String,
+    },
     /// The edges are no graph.
     #[error("graph: {0}")]
     Graph(#[from] kiln_graph::Error),

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kiln_graph::NodeId;
 
@@ -125,7 +125,25 @@ pub enum Error {
         /// The node.
         node: NodeId,
     },
+    /// A mapped array is damaged.
+    #[error("{path}: {source}")]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
     /// A file could not be opened or mapped.
     #[error(transparent)]
     Graph(#[from] kiln_graph::Error),
+}
+
+impl Error {
+    /// The same error, with the file that the array is mapped from, where it is.
+    pub(crate) fn in_file(self, path: Option<&Path>) -> Self {
+        match path {
+            Some(path) => Self::InFile { path: path.to_owned(), source: Box::new(self) },
+            None => self,
+        }
+    }
 }

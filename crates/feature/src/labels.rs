@@ -34,7 +34,8 @@ impl Labels {
     }
 
     fn out_of_range(&self, node: NodeId) -> Error {
-        Error::LabelOutOfRange { node, label: self.classes[node.index()], n_classes: self.n_classes }
+        let label = self.classes[node.index()];
+        Error::LabelOutOfRange { node, label, n_classes: self.n_classes }.in_file(self.classes.path())
     }
 
     /// Number of classes.
@@ -52,9 +53,10 @@ impl Labels {
         self.classes.is_empty()
     }
 
-    /// A node's class; `None` when it has none or is not a node of these labels.
+    /// A node's class; `None` when it has none, or one that does not exist, or is not a node of these labels.
     pub fn get(&self, node: NodeId) -> Option<u32> {
-        self.classes.get(node.index()).and_then(|&label| u32::try_from(label).ok())
+        let class = u32::try_from(*self.classes.get(node.index())?).ok()?;
+        ((class as usize) < self.n_classes).then_some(class)
     }
 
     /// The array that the labels were made from, indexed by node id; negative means unlabelled.

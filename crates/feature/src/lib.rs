@@ -35,4 +35,4 @@ pub use sparse::Sparse;
 pub const MAX_DIM: usize = 1 << 24;
 
 /// The result of this crate's fallible functions.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -26,8 +26,8 @@ impl Sparse {
     /// checked when they are gathered.
     ///
     /// # Errors
-    /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`; [`Error::BadSparse`] when `indptr` is empty or does not run from 0
-    /// to the number of values, or there are not as many columns as values.
+    /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`; [`Error::BadSparse`] when `indptr` is empty
+    /// or does not run from 0 to the number of values, or there are not as many columns as values.
     pub fn new(indptr: Buf<u64>, columns: Buf<u32>, values: Buf<f32>, dim: usize) -> Result<Self> {
         check_dim(dim)?;
         let n_values = values.len() as u64;
@@ -64,6 +64,21 @@ impl Sparse {
         &self.values
     }
 
+    /// The same columns with other values: `change` gets each row's, in memory, and its node.
+    ///
+    /// # Errors
+    /// [`Error::BadSparseRow`] for a row whose values lie where there are none, and those of `change`.
+    pub fn map_rows<E: From<Error>>(
+        &self,
+        mut change: impl FnMut(NodeId, &mut [f32]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut values = self.values.to_vec();
+        for row in (0..self.n_rows() as u32).map(NodeId) {
+            change(row, &mut values[self.value_range(row)?])?;
+        }
+        Ok(Self { values: values.into(), ..self.clone() })
+    }
+
     /// Reads `indptr` and all columns once.
     ///
     /// # Errors
@@ -73,7 +88,7 @@ impl Sparse {
         for row in 0..self.n_rows() as u32 {
             for &column in &self.columns[self.value_range(NodeId(row))?] {
                 if column as usize >= self.dim {
-                    return Err(Error::ColumnOutOfRange { node: NodeId(row), column, dim: self.dim });
+                    return Err(self.out_of_range(NodeId(row), column));
                 }
             }
         }
@@ -85,7 +100,7 @@ impl Sparse {
         let (start, end) = (self.indptr[node.index()], self.indptr[node.index() + 1]);
         let n_values = self.values.len() as u64;
         if start > end || end > n_values {
-            return Err(Error::BadSparseRow { node, start, end, n_values });
+            return Err(Error::BadSparseRow { node, start, end, n_values }.in_file(self.indptr.path()));
         }
         Ok(start as usize..end as usize)
     }
@@ -94,11 +109,13 @@ impl Sparse {
     fn add_row(&self, node: NodeId, out: &mut [f32]) -> Result<()> {
         let range = self.value_range(node)?;
         for (&column, value) in self.columns[range.clone()].iter().zip(&self.values[range]) {
-            let dim = self.dim;
-            let slot = out.get_mut(column as usize);
-            *slot.ok_or(Error::ColumnOutOfRange { node, column, dim })? += value;
+            *out.get_mut(column as usize).ok_or_else(|| self.out_of_range(node, column))? += value;
         }
         Ok(())
+    }
+
+    fn out_of_range(&self, node: NodeId, column: u32) -> Error {
+        Error::ColumnOutOfRange { node, column, dim: self.dim }.in_file(self.columns.path())
     }
 }
 

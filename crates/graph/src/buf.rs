@@ -41,10 +41,20 @@ impl Mapping {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(io)?;
+        Self::of_file(&File::open(path).map_err(io)?, path)
+    }
+
+    /// Maps a file that is open for reading. `path` is what messages call it; the file need not have that
+    /// name any more.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be mapped.
+    pub fn of_file(file: &File, path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let io = |source| Error::Io { path: path.to_owned(), source };
         // SAFETY: the mapping is read-only and private to this process's address space; that nobody
         // changes the file underneath it is the documented condition of `open`.
-        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        let map = unsafe { Mmap::map(file) }.map_err(io)?;
         Ok(Self { map: Arc::new(map), path: Arc::new(path.to_owned()) })
     }
 

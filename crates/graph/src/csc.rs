@@ -79,17 +79,21 @@ impl Csc {
     /// is in range.
     ///
     /// # Errors
-    /// [`Error::IndptrNotMonotone`] or [`Error::NodeOutOfRange`], naming the first offence.
+    /// [`Error::IndptrNotMonotone`] or [`Error::NodeOutOfRange`], naming the first offence; of a mapped array
+    /// within an [`Error::InFile`].
     pub fn validate(&self) -> Result<()> {
         let falls = |pair: &[u64]| pair[1] < pair[0];
         if let Some(node) = self.indptr.par_windows(2).position_first(falls) {
             let (before, after) = (self.indptr[node], self.indptr[node + 1]);
-            return Err(Error::IndptrNotMonotone { node: node as u64, before, after });
+            let error = Error::IndptrNotMonotone { node: node as u64, before, after };
+            return Err(error.in_file(self.indptr.path()));
         }
         let n_nodes = self.n_nodes();
         match self.indices.par_iter().position_first(|src| src.index() >= n_nodes) {
             Some(edge) => {
-                Err(Error::NodeOutOfRange { edge: edge as u64, node: self.indices[edge].0, n_nodes })
+                let node = self.indices[edge].0;
+                let error = Error::NodeOutOfRange { edge: edge as u64, node, n_nodes };
+                Err(error.in_file(self.indices.path()))
             }
             None => Ok(()),
         }
@@ -113,6 +117,11 @@ impl Csc {
     /// The source of each edge; see the table on [`Csc`].
     pub fn indices(&self) -> &[NodeId] {
         &self.indices
+    }
+
+    /// The file that the weights are mapped from; `None` when there are none or they are owned.
+    pub fn weights_path(&self) -> Option<&Path> {
+        self.weights.as_ref().and_then(Buf::path)
     }
 
     /// The weight of each edge, if the graph has weights.

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What can be wrong with a graph or the arrays it is made from.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,14 @@ pub enum Error {
         /// The largest supported count.
         max: u64,
     },
+    /// A mapped array is damaged.
+    #[error("{path}: {source}: the file is damaged, make it again")]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
     /// A file could not be opened or mapped.
     #[error("{path}: {source}")]
     Io {
@@ -78,4 +86,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+}
+
+impl Error {
+    /// The same error, with the file that the array is mapped from, where it is.
+    pub(crate) fn in_file(self, path: Option<&Path>) -> Self {
+        match path {
+            Some(path) => Self::InFile { path: path.to_owned(), source: Box::new(self) },
+            None => self,
+        }
+    }
 }

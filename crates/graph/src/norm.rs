@@ -12,8 +12,9 @@ use crate::{Csc, Error, NodeId, Result};
 /// ```
 ///
 /// `w` are the graph's own weights, or 1. As in PyG's `gcn_norm` both degrees are sums over *incoming*
-/// edges, which in a graph with an edge either way are those of the paper; loops that exist stay as they
-/// are, several on one node included, and each node without one gets one of weight 1 and type 0.
+/// edges, which in a graph with an edge either way are those of the paper, and each node without a loop gets
+/// one of weight 1 and type 0. Loops that exist stay as they are, several on one node included, of which PyG
+/// keeps one.
 ///
 /// Neighbours that ascend still do: the loop stands after the last neighbour with a smaller id, also
 /// where they do not ascend. Weights may be negative; a node whose degree is not above 0 has the factor 0
@@ -40,7 +41,8 @@ pub fn gcn_norm(graph: &Csc) -> Result<Csc> {
     if let Some(weights) = graph.weights()
         && let Some(edge) = weights.par_iter().position_first(|weight| !weight.is_finite())
     {
-        return Err(Error::WeightNotFinite { edge: edge as u64, weight: weights[edge] });
+        let error = Error::WeightNotFinite { edge: edge as u64, weight: weights[edge] };
+        return Err(error.in_file(graph.weights_path()));
     }
     let factors: Vec<f64> = (0..graph.n_nodes()).into_par_iter().map(|dst| factor(graph, dst)).collect();
     let indptr = indptr_with_loops(graph);

@@ -62,7 +62,7 @@ pub enum Error {
     },
     /// A weight that a layer needs.
     #[error(
-        "the file has no {name}: save a model whose layers have it (root_weight=True in PyG, weight=True in DGL)"
+        "the file has no {name}: save a model whose layers have it (root_weight=True in PyG; weight=True and another aggregator than \"gcn\" in DGL)"
     )]
     MissingTensor {
         /// The tensor.

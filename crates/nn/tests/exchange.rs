@@ -269,7 +269,7 @@ fn a_missing_tensor_is_named() {
     let mut file = file(&sage(0, 2), Naming::Pyg);
     file.remove("convs.1.lin_r.weight");
     let message = "the file has no convs.1.lin_r.weight: save a model whose layers have it \
-                   (root_weight=True in PyG, weight=True in DGL)";
+                   (root_weight=True in PyG; weight=True and another aggregator than \"gcn\" in DGL)";
     check_message(sage(1, 2), &file, message);
 }
 

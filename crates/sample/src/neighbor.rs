@@ -132,7 +132,7 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
             let edges = in_edges(&self.graph, dst, position)?;
             match fanout {
                 Fanout::All => writer.push_all(edges),
-                Fanout::UpTo(0) => {}
+                Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
                 Fanout::UpTo(_) if edges.is_empty() => {}
                 Fanout::UpTo(fanout) => {
                     let neighbors = neighbors(&self.graph, dst, edges);

@@ -96,8 +96,8 @@ impl Picks {
 /// Which of one destination's neighbours to pick. A rule is a pure function of what it is given, so that
 /// it can run where the neighbours are.
 ///
-/// It is asked only for destinations with more than zero neighbours and a fanout above zero, whatever
-/// their number: a rule that wants to keep small neighbourhoods whole says so itself. Closures of the
+/// It is asked only for destinations with more than zero neighbours and a fanout above zero (or any, where
+/// the rule keeps self loops), whatever their number: a rule that wants to keep small neighbourhoods whole says so itself. Closures of the
 /// method's shape are rules.
 pub trait PickRule: Send + Sync {
     /// Picks about `fanout` of `neighbors`, drawing from `key` only.

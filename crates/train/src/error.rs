@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// A memory limit below what cannot be written to a file.
     #[error(
-        "the memory limit is {memory_bytes} bytes, expected at least {needed_bytes} for one range of nodes and the sampler: raise it, or make ranges smaller"
+        "the memory limit is {memory_bytes} bytes, expected at least {needed_bytes} for the sampler alone: raise it"
     )]
     MemoryTooSmall {
         /// The limit.

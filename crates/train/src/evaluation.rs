@@ -4,6 +4,9 @@ use kiln_graph::NodeId;
 use crate::node::predicted_class;
 use crate::{Confusion, Counts, Error, Forward, Metrics, NodeInput, Prediction, Result, roc_auc};
 
+/// Nodes whose rows are held at once where only counts are asked for.
+const NODES_AT_ONCE: usize = 4096;
+
 /// The outputs of a node classifier for a list of nodes, with the nodes' classes: what predictions and
 /// metrics are made from. It holds every row of outputs, 4 bytes a class.
 ///
@@ -38,6 +41,18 @@ impl Evaluation {
         let mut rows = RowBuf::empty(outputs.row_type());
         outputs.gather(nodes, &mut rows)?;
         Ok(Self { nodes: nodes.to_vec(), labels: classes, outputs: rows.into_f32(), n_classes })
+    }
+
+    /// The [counts](Evaluation::counts) of these nodes alone, without holding all their rows.
+    ///
+    /// # Errors
+    /// As [`Evaluation::of`] and [`Evaluation::counts`].
+    pub fn count(outputs: &dyn FeatureSource, nodes: &[NodeId], labels: &Labels) -> Result<Counts> {
+        let mut counts = Counts::default();
+        for nodes in nodes.chunks(NODES_AT_ONCE) {
+            counts += Self::of(outputs, nodes, labels)?.counts()?;
+        }
+        Ok(counts)
     }
 
     /// Takes a batch of [`Trainer::evaluate`](crate::Trainer::evaluate), as its `visit`.

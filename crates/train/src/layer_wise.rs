@@ -1,6 +1,6 @@
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_feature::{Dense, FeatureSource, RowBuf};
@@ -11,7 +11,7 @@ use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Scratch, Seeds};
 
 use crate::layer_range::{RangeCost, Ranges};
 use crate::spill::Activations;
-use crate::{Error, Result};
+use crate::{Error, MemoryUse, PeakMemory, Result};
 
 /// Exact outputs of a model for every node of a graph: each layer over all nodes and all their
 /// in-neighbours, one range of nodes after the other, before the next layer. Each node's hidden row is so
@@ -24,19 +24,21 @@ use crate::{Error, Result};
 /// Outputs depend neither on threads nor on [`Spill`], to the bit. Another budget for ranges changes them
 /// by rounding at most: a layer may choose the order of its products by its block's shape, as
 /// [`SageConv`](kiln_nn::SageConv) does, and a matrix product may sum in another order for another height.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct LayerWiseInference {
     graph: Arc<Csc>,
     sampler: FullNeighbors,
     carries_weights: bool,
     config: LayerWiseConfig,
+    peak: Mutex<PeakMemory>,
 }
 
 /// What a [`LayerWiseInference`] may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerWiseConfig {
     /// Bytes that one range of nodes may need: its edges, its sources' rows and what a layer makes of them,
-    /// counted for the layers in `kiln_nn`. A single node that needs more is a range of its own.
+    /// counted for the layers in `kiln_nn`. A single node that needs more is a range of its own. Less is
+    /// taken where a memory limit leaves less.
     pub range_bytes: u64,
     /// Where activations go that are too large; `None` keeps them in memory.
     pub spill: Option<Spill>,
@@ -48,8 +50,8 @@ pub struct Spill {
     /// Bytes of the process's own memory that all of this may hold: two layers' activations, one range, and
     /// 8 bytes a node. A layer whose output would pass it is written to a file and mapped.
     pub memory_bytes: u64,
-    /// The folder of the files. Each is removed from it as soon as it is mapped; its bytes on disk go with
-    /// the mapping. Only a process that is killed while it writes leaves one behind.
+    /// The folder of the files. They have no name but for a moment: their bytes on disk go with the mapping,
+    /// however the process ends.
     pub folder: PathBuf,
 }
 
@@ -62,9 +64,18 @@ impl Default for LayerWiseConfig {
 
 impl LayerWiseInference {
     /// Inference over all in-neighbours of a graph.
-    pub fn new(graph: Arc<Csc>, config: LayerWiseConfig) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::MemoryTooSmall`] for a limit that leaves nothing for a range.
+    pub fn new(graph: Arc<Csc>, mut config: LayerWiseConfig) -> Result<Self> {
+        if let Some(Spill { memory_bytes, .. }) = config.spill {
+            let needed_bytes = sampler_bytes(&graph);
+            let left = memory_bytes.checked_sub(needed_bytes);
+            let left = left.ok_or(Error::MemoryTooSmall { memory_bytes, needed_bytes })?;
+            config.range_bytes = config.range_bytes.min(left);
+        }
         let sampler = FullNeighbors::new(Arc::clone(&graph), 1);
-        Self { graph, sampler, carries_weights: false, config }
+        Ok(Self { graph, sampler, carries_weights: false, config, peak: Mutex::default() })
     }
 
     /// The same for models that read edge weights: blocks carry the graph's.
@@ -75,13 +86,17 @@ impl LayerWiseInference {
         Ok(Self { sampler: self.sampler.carry_weights()?, carries_weights: true, ..self })
     }
 
+    /// The most memory of the process seen so far, after each range of nodes.
+    pub fn peak_memory(&self) -> MemoryUse {
+        self.peak.lock().unwrap_or_else(PoisonError::into_inner).get()
+    }
+
     /// The model's outputs for every node, in the order of the ids. Dropout is off and nothing is recorded
     /// for gradients, whether the model has autodiff or not; it must be on `device`.
     ///
     /// # Errors
     /// [`Error::NoNodes`], [`Error::LayerWidth`] when a layer does not fit the rows that it gets,
-    /// [`Error::TooFewRows`] for features of fewer nodes, [`Error::MemoryTooSmall`], [`Error::TooLarge`],
-    /// [`Error::TooManyEdges`], [`Error::Io`] with the file when activations cannot be written, and what the
+    /// [`Error::TooFewRows`] for features of fewer nodes, [`Error::TooLarge`], [`Error::TooManyEdges`], [`Error::Io`] with the file when activations cannot be written, and what the
     /// graph and the features say.
     ///
     /// # Panics
@@ -121,18 +136,12 @@ impl LayerWiseInference {
             }
             width = d_out;
         }
-        let needed_bytes = self.fixed_bytes();
-        match &self.config.spill {
-            Some(Spill { memory_bytes, .. }) if *memory_bytes < needed_bytes => {
-                Err(Error::MemoryTooSmall { memory_bytes: *memory_bytes, needed_bytes })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// What a layer needs beside activations: one range, and the sampler's table.
     fn fixed_bytes(&self) -> u64 {
-        self.config.range_bytes.saturating_add(8 * self.graph.n_nodes() as u64)
+        self.config.range_bytes.saturating_add(sampler_bytes(&self.graph))
     }
 
     /// The folder, if a layer's output is to go to a file, `held_bytes` being the layer before it.
@@ -141,6 +150,11 @@ impl LayerWiseInference {
         let spill = self.config.spill.as_ref()?;
         (spill.memory_bytes < needed_bytes).then_some(&spill.folder)
     }
+}
+
+/// The sampler's table.
+fn sampler_bytes(graph: &Csc) -> u64 {
+    8 * graph.n_nodes() as u64
 }
 
 /// One way through all layers, with a model without autodiff.
@@ -197,6 +211,8 @@ impl<M: LayerWise> Run<'_, M> {
         let outputs = self.model.layer(layer, &uploaded, x, &ctx);
         let [_, d_out] = self.model.widths(layer);
         assert_eq!(outputs.dims(), [n_dst, d_out], "the shape of layer {layer}'s outputs");
-        Ok(kiln_kernels::read_f32(outputs))
+        let rows = kiln_kernels::read_f32(outputs);
+        self.inference.peak.lock().unwrap_or_else(PoisonError::into_inner).look();
+        Ok(rows)
     }
 }

@@ -20,6 +20,16 @@ impl MemoryUse {
     }
 }
 
+impl MemoryUse {
+    /// The larger of each kind.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            anon_bytes: self.anon_bytes.max(other.anon_bytes),
+            mapped_bytes: self.mapped_bytes.max(other.mapped_bytes),
+        }
+    }
+}
+
 /// The most memory seen at the moments when somebody looked: a trainer does after the forward pass, after
 /// the backward pass and after the update of each step. What comes and goes between is not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,8 +43,7 @@ impl PeakMemory {
 
     /// Takes a measurement into account.
     pub fn merge(&mut self, seen: MemoryUse) {
-        self.0.anon_bytes = self.0.anon_bytes.max(seen.anon_bytes);
-        self.0.mapped_bytes = self.0.mapped_bytes.max(seen.mapped_bytes);
+        self.0 = self.0.max(seen);
     }
 
     /// The largest of each kind, not necessarily at the same moment.

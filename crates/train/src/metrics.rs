@@ -1,7 +1,5 @@
 use std::ops::AddAssign;
 
-use crate::Counts;
-
 /// The metrics of a classifier on a split.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metrics {
@@ -13,13 +11,6 @@ pub struct Metrics {
     pub f1_macro: Option<f64>,
     /// [`Evaluation::roc_auc`](crate::Evaluation::roc_auc).
     pub roc_auc: Option<f64>,
-}
-
-impl From<Counts> for Metrics {
-    /// What counts alone say: the accuracy.
-    fn from(counts: Counts) -> Self {
-        Self { accuracy: counts.accuracy(), f1_micro: None, f1_macro: None, roc_auc: None }
-    }
 }
 
 /// What F1 takes of a confusion matrix: its diagonal and its margins. Those of batches and of ranks add up.

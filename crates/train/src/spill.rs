@@ -54,26 +54,26 @@ impl Activations {
     }
 }
 
-/// A file that is being written; dropped, it is deleted.
+/// A file that is being written. It has no name, so that nothing is left of it, however the process ends.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
-    // Closed before the path is removed.
     writer: BufWriter<File>,
-    path: TemporaryPath,
+    /// The name that it had for a moment.
+    path: PathBuf,
 }
 
-/// A path that is removed when this is dropped.
-#[derive(Debug)]
-struct TemporaryPath(PathBuf);
-
 impl SpillFile {
-    /// A new file under the first free name, so that processes and threads may share the folder.
+    /// A new file under the first free name, so that processes and threads may share the folder; the name
+    /// is taken away at once.
     fn create(folder: &Path) -> Result<Self> {
         let mut number = 0_u64;
         loop {
             let path = folder.join(format!("kiln-activations-{}-{number}.f32", std::process::id()));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(Self::new(file, path)),
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    fs::remove_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+                    return Ok(Self::new(file, path));
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(source) => return Err(Error::Io { path, source }),
             }
@@ -81,34 +81,19 @@ impl SpillFile {
     }
 
     fn new(file: File, path: PathBuf) -> Self {
-        Self { writer: BufWriter::with_capacity(WRITE_BYTES, file), path: TemporaryPath(path) }
+        Self { writer: BufWriter::with_capacity(WRITE_BYTES, file), path }
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write_all(bytes).map_err(|source| self.path.error(source))
+        self.writer.write_all(bytes).map_err(|source| Error::Io { path: self.path.clone(), source })
     }
 
-    /// Maps what was written and takes the file's name away: its bytes go with the mapping.
+    /// Maps what was written; the bytes on disk go with the mapping.
     fn into_mapping(self) -> Result<Mapping> {
         let Self { writer, path } = self;
-        let file = writer.into_inner().map_err(|error| path.error(error.into_error()))?;
-        drop(file);
-        let mapping = Mapping::open(&path.0)?;
-        fs::remove_file(&path.0).map_err(|source| path.error(source))?;
-        Ok(mapping)
-    }
-}
-
-impl TemporaryPath {
-    fn error(&self, source: io::Error) -> Error {
-        Error::Io { path: self.0.clone(), source }
-    }
-}
-
-impl Drop for TemporaryPath {
-    fn drop(&mut self) {
-        // Removed already when all went well; otherwise the error that led here is the one to report.
-        let _ = fs::remove_file(&self.0);
+        let file = writer.into_inner();
+        let file = file.map_err(|error| Error::Io { path: path.clone(), source: error.into_error() })?;
+        Ok(Mapping::of_file(&file, path)?)
     }
 }
 
@@ -117,18 +102,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_have_names_of_their_own_and_leave_with_their_owner() {
+    fn files_share_a_folder_and_leave_nothing_in_it() {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let count = || fs::read_dir(folder.path()).expect("the folder exists").count();
-        let first = SpillFile::create(folder.path()).expect("the folder is there");
+        let mut first = SpillFile::create(folder.path()).expect("the folder is there");
         let mut second = Activations::in_file(folder.path()).expect("the folder is there");
-        assert_eq!(count(), 2);
-        drop(first);
-        assert_eq!(count(), 1);
+        assert_eq!(count(), 0, "neither has a name");
+        first.write(&[9; 16]).expect("room for some bytes");
         second.append(&[1.0, 2.0, 3.0]).expect("room for three values");
         second.append(&[4.0]).expect("room for a value");
         let dense = second.finish(2).expect("two rows of two");
-        assert_eq!(count(), 0, "the mapping needs no name");
         let Rows::F32(rows) = dense.rows() else { panic!("{dense:?}") };
         assert_eq!((&rows[..], rows.owned_bytes()), (&[1.0, 2.0, 3.0, 4.0][..], 0));
     }

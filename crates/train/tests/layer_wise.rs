@@ -11,11 +11,11 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows};
-use kiln_graph::{CscBuilder, NodeId};
+use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::testing::{check_close, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
-use kiln_nn::{Aggregate, BlockModel, Ctx, LayerWise, Mode, Sage, SageConfig};
+use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
 use kiln_sample::{BlockSampler, Fanout, FullNeighbors, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_train::{
     Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, OptimizerConfig, SingleRank,
@@ -60,7 +60,7 @@ fn in_memory(range_bytes: u64) -> LayerWiseConfig {
 }
 
 fn exact(data: &Dataset, config: LayerWiseConfig) -> LayerWiseInference {
-    LayerWiseInference::new(data.graph.clone(), config)
+    LayerWiseInference::new(data.graph.clone(), config).unwrap()
 }
 
 fn floats(dense: &Dense) -> Vec<f32> {
@@ -90,6 +90,30 @@ fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
     for range_bytes in BUDGETS {
         let outputs = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device).unwrap();
         assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
+        check_close(&floats(&outputs), &expected, TOLERANCE);
+    }
+}
+
+/// The weights of the whole graph's normalisation reach every layer.
+#[test]
+fn a_gcn_over_the_whole_graph_equals_whole_neighbourhoods() {
+    let (data, device) = (sbm(), Device::flex());
+    let graph = Arc::new(gcn_norm(&data.graph).unwrap());
+    let config =
+        GcnConfig { d_in: 12, hidden: 16, n_classes: 4, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
+    let model = config.init(RngKey::new(2), &device).unwrap();
+    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+    let seeds = Seeds::nodes((0..300).map(NodeId).collect());
+    let sampler = FullNeighbors::new(graph.clone(), 2).carry_weights().unwrap();
+    let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
+    let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
+    let mut rows = RowBuf::default();
+    data.features.gather(whole.blocks[0].srcs(), &mut rows).unwrap();
+    let x = TensorData::new(rows.into_f32(), [whole.blocks[0].n_src(), 12]);
+    let expected = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
+    for range_bytes in BUDGETS {
+        let exact = LayerWiseInference::new(graph.clone(), in_memory(range_bytes)).unwrap();
+        let outputs = exact.carry_weights().unwrap().outputs(&model, &*data.features, &device).unwrap();
         check_close(&floats(&outputs), &expected, TOLERANCE);
     }
 }
@@ -146,6 +170,9 @@ fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
         );
         assert!((counts.loss() - expected.loss()).abs() < f64::from(TOLERANCE), "{counts:?} {expected:?}");
     }
+    let counted = Evaluation::count(&outputs, nodes, &data.labels).unwrap();
+    assert_eq!((counted.hits, counted.total), (expected.hits, expected.total));
+    assert!((counted.loss() - expected.loss()).abs() < f64::from(TOLERANCE), "{counted:?} {expected:?}");
     assert_eq!(exact.predictions(), sampled.predictions());
     assert_eq!(exact.metrics(), sampled.metrics());
 }
@@ -179,7 +206,7 @@ fn weights_and_half_precision_reach_the_layers() {
     // 0 -> 1 (2), 1 -> 2 (3), 0 -> 2 (5), 2 -> 0 (7)
     let graph =
         CscBuilder::new(3).weights(&[2.0, 3.0, 5.0, 7.0]).build(&[0, 1, 0, 2], &[1, 2, 2, 0]).unwrap();
-    let inference = LayerWiseInference::new(Arc::new(graph), in_memory(0)).carry_weights().unwrap();
+    let inference = LayerWiseInference::new(Arc::new(graph), in_memory(0)).unwrap().carry_weights().unwrap();
     let features = Dense::new(Rows::F16([1.0, 10.0, 100.0].map(half::f16::from_f32).to_vec().into()), 1);
     let model = WeightedSum { widths: vec![1, 1, 1] };
     let outputs = inference.outputs(&model, &features.unwrap(), &Device::flex()).unwrap();
@@ -201,7 +228,8 @@ fn what_does_not_fit_is_refused() {
     let few = Dense::from_f32(vec![0.0; 299 * 12], 12).unwrap();
     let error = refused(&inference, &few);
     assert!(matches!(error, Error::TooFewRows { n_rows: 299, n_nodes: 300 }), "{error}");
-    let nothing = LayerWiseInference::new(CscBuilder::new(0).build(&[], &[]).unwrap().into(), in_memory(1));
+    let empty = CscBuilder::new(0).build(&[], &[]).unwrap();
+    let nothing = LayerWiseInference::new(empty.into(), in_memory(1)).unwrap();
     assert!(matches!(refused(&nothing, &*data.features), Error::NoNodes));
 
     let broken = WeightedSum { widths: vec![12] };
@@ -209,11 +237,11 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(error, Error::BadSetting { what: "the number of layers", .. }), "{error}");
     assert!(matches!(inference.carry_weights(), Err(Error::Sample(kiln_sample::Error::NoWeights))));
 
-    let spill = Spill { memory_bytes: 1 + 8 * 300 - 1, folder: "no-such-folder".into() };
+    let spill = Spill { memory_bytes: 8 * 300 - 1, folder: "no-such-folder".into() };
     let mut config = LayerWiseConfig { range_bytes: 1, spill: Some(spill) };
-    let error = refused(&exact(&data, config.clone()), &*data.features);
-    assert!(matches!(error, Error::MemoryTooSmall { memory_bytes: 2400, needed_bytes: 2401 }), "{error}");
-    config.range_bytes = 0;
+    let error = LayerWiseInference::new(data.graph.clone(), config.clone()).unwrap_err();
+    assert!(matches!(error, Error::MemoryTooSmall { memory_bytes: 2399, needed_bytes: 2400 }), "{error}");
+    config.spill.as_mut().unwrap().memory_bytes += 1;
     let error = refused(&exact(&data, config), &*data.features).to_string();
     assert!(error.starts_with("no-such-folder/kiln-activations-"), "{error}");
 

@@ -54,7 +54,7 @@ fn sage(n_layers: usize) -> Sage {
 
 fn inference(graph: &Arc<Csc>, memory_bytes: u64, folder: &Path) -> LayerWiseInference {
     let spill = Some(Spill { memory_bytes, folder: folder.to_owned() });
-    LayerWiseInference::new(graph.clone(), LayerWiseConfig { range_bytes: RANGE_BYTES, spill })
+    LayerWiseInference::new(graph.clone(), LayerWiseConfig { range_bytes: RANGE_BYTES, spill }).unwrap()
 }
 
 /// The most memory that a call held above what there was before, in bytes.

@@ -35,7 +35,7 @@ pub enum Naming {
 /// Matrices are `[d_out, d_in]` in all of them but the last, which has `[d_in, d_out]` as we do.
 ///
 /// Names and shapes do not say all: the same aggregate has to be chosen here and there (DGL's `"pool"`
-/// and `"lstm"` have weights of their own and are refused), and the same edge weights. PyG's `GCNConv`
+/// and `"lstm"` have weights of their own, its `"gcn"` has none for a node's own row: they are refused), and the same edge weights. PyG's `GCNConv`
 /// makes those of `kiln_graph::gcn_norm` itself; DGL's `GraphConv` adds no loops and divides by the
 /// square roots of out-degree and in-degree, which is the same in a graph with loops and an edge either
 /// way, and not in others.
