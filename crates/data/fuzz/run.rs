@@ -19,7 +19,12 @@ pub fn run(name: &str, input: &[u8]) {
 
 /// A damaged graph gives an error where the sampler meets the damage; it must not panic.
 fn sample(data: &Dataset) {
-    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3), Fanout::All]);
+    let fanouts = [Fanout::UpTo(3), Fanout::All];
+    let sampler = NeighborSampler::new(data.graph.clone(), fanouts);
+    let sampler = match data.graph.weights() {
+        Some(_) => sampler.estimate_sums().expect("a graph with weights should have weights"),
+        None => sampler,
+    };
     let seeds: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
     match sampler.sample_blocks(&Seeds::nodes(seeds), RngKey::new(0), &mut Scratch::default()) {
         Ok(sampled) => assert_eq!(sampled.blocks.len(), 2),

@@ -1,17 +1,13 @@
 //! GraphBolt's folders as data sets, and every way to be none.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use kiln_data::npy::Element;
+use kiln_data::npy::{self, Element};
 use kiln_data::{Dataset, Error, Note, graphbolt, open};
 use kiln_graph::NodeId;
 use tempfile::TempDir;
-
-use common::{by_columns, put};
 
 const METADATA: &str = "\
 dataset_name: small
@@ -45,6 +41,12 @@ tasks:
     - {name: seeds, format: numpy, path: set/test_seeds.npy}
     - {name: labels, format: numpy, path: set/test_labels.npy}
 ";
+
+fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, npy::write(values, shape)).unwrap();
+}
 
 /// 0 -> 1, 2 -> 1, 2 -> 1, 3 -> 0; node 3 stands in no set.
 fn folder() -> TempDir {
@@ -108,7 +110,11 @@ fn edges_may_be_text_without_a_header() {
 fn edges_may_lie_pair_by_pair() {
     let folder = folder();
     let path = folder.path().join("edges/edges.npy");
-    let transposed = |pairs: &[i64]| fs::write(&path, by_columns(pairs, &[2, 4])).unwrap();
+    let transposed = |pairs: &[i64]| {
+        let bytes = npy::write(pairs, &[2, 4]);
+        let at = bytes.windows(5).position(|word| word == b"False").unwrap();
+        fs::write(&path, [&bytes[..at], &b"True "[..], &bytes[at + 5..]].concat()).unwrap();
+    };
     transposed(&[0, 1, 2, 1, 2, 1, 3, 0]);
     check(&graphbolt::open(folder.path()).unwrap());
     transposed(&[0, 1, 2, 1, 2, 9, 3, 0]);
@@ -299,20 +305,14 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
             refusal("edges/edges.npy", &[0_i32, -1, 0, 1], &[2, 2]),
             "the source of edge 1 is -1, expected a node",
         ),
-        (
-            refusal("edges/edges.npy", &[0.0_f64; 2], &[2, 1]),
-            "the elements are <f8, expected <i4, <u4, <i8 or <u8",
-        ),
+        (refusal("edges/edges.npy", &[0.0_f64; 2], &[2, 1]), "the elements are <f8, expected <i4 or <i8"),
         (
             refusal("data/feat.npy", &[0.0_f32; 3], &[3]),
             "feat.npy: the number of feature rows is 3, expected 4",
         ),
         (refusal("data/feat.npy", &[0_u8; 4], &[4, 1]), "the elements are |u1, expected <f4 or <f2"),
         (refusal("data/feat.npy", &[0.0_f32; 8], &[4, 2, 1]), "[4, 2, 1], expected (n, dim)"),
-        (
-            refusal::<f32>("data/feat.npy", &[], &[4, 0]),
-            "feat.npy: the number of columns is 0, expected 1 to",
-        ),
+        (refusal::<f32>("data/feat.npy", &[], &[4, 0]), "the number of columns is 0, expected 1 to 16777216"),
         (
             refusal("set/train_seeds.npy", &[4_i32], &[1]),
             "train_seeds.npy: entry 0 is 4, expected a node, 0 to 4 - 1",

@@ -119,6 +119,10 @@ fn what_cannot_be_is_refused() {
             "the label of node 1 is 1099511627776, expected below 2^31",
         ),
         (
+            refusal("labels.npy", &[0_i32, i32::MAX, 0, 0]),
+            "the number of classes is 2147483648, expected at most 1048576",
+        ),
+        (
             refusal("train.npy", &[4_i32]),
             "entry of the train split, 0 is node 4, expected a node, 0 to 4 - 1",
         ),
@@ -128,6 +132,32 @@ fn what_cannot_be_is_refused() {
     ] {
         assert!(said.contains(expected), "{said}\n    expected {expected}");
     }
+}
+
+/// What `npy::open` says of features that are a CSR matrix with these columns.
+fn sparse_refusal(indptr: &[i64], columns: &[u32]) -> String {
+    let folder = folder();
+    let at = folder.path();
+    fs::remove_file(at.join("features.npy")).unwrap();
+    put(at, "features_indptr.npy", indptr, &[indptr.len()]);
+    put(at, "features_indices.npy", columns, &[columns.len()]);
+    put(at, "features_data.npy", &vec![0.5_f32; columns.len()], &[columns.len()]);
+    npy::open(at).unwrap_err().to_string()
+}
+
+#[test]
+fn features_that_cannot_be_are_refused_with_their_file() {
+    let said = sparse_refusal(&[0, 0, 0, 0, 1], &[u32::MAX]);
+    assert!(
+        said.contains("features_indices.npy: the number of columns is 4294967296, expected 1 to"),
+        "{said}"
+    );
+    let said = sparse_refusal(&[0, 0, 0, 0, 2], &[0]);
+    assert!(said.contains("features_indptr.npy: the last entry of indptr is 2, expected 1"), "{said}");
+    let folder = folder();
+    put::<f32>(folder.path(), "features.npy", &[], &[4, 0]);
+    let said = npy::open(folder.path()).unwrap_err().to_string();
+    assert!(said.contains("features.npy: the number of columns is 0, expected 1 to"), "{said}");
 }
 
 #[test]

@@ -131,6 +131,12 @@ fn lines_that_are_not_as_they_should_be_are_named() {
 }
 
 #[test]
+fn a_line_that_takes_all_memory_is_an_error() {
+    let error = read_with("node_labels", &"1".repeat((1 << 24) + 1)).unwrap_err().to_string();
+    assert!(error.contains("X_Y_node_labels.txt: a line of more than 16777216 bytes"), "{error}");
+}
+
+#[test]
 fn files_of_another_length_are_errors() {
     let cases = [
         ("graph_labels", "1\n", "is 1, expected 2"),

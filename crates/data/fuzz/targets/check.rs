@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kiln_data::{Dataset, Error, GraphDataset, Note};
 use kiln_feature::{FeatureSource, RowBuf};
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, gcn_norm};
 
 /// Rows wider than this are not gathered: a promise of many columns costs nothing until rows are asked for.
 const MAX_DIM: usize = 1 << 16;
@@ -35,6 +35,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     assert_eq!(data.class_names.len(), data.labels.n_classes());
     assert!(!data.to_string().is_empty() && !data.name.is_empty());
     gather(&*data.features, n_nodes);
+    change(data);
     let split: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
     let is_sound = match data.validate() {
         Ok(found) => {
@@ -55,6 +56,19 @@ pub(super) fn dataset(data: &Dataset) -> bool {
         }
     }
     is_sound
+}
+
+/// What is made of a set before training; a damaged one gives an error.
+fn change(data: &Dataset) {
+    let normalised = gcn_norm(&data.graph).map_err(|error| error.to_string());
+    let mut changed = vec![normalised.map(drop)];
+    if data.features.dim() <= MAX_DIM {
+        let sets = [data.clone().symmetrize(), data.clone().standardize(), data.clone().row_normalize()];
+        changed.extend(sets.map(|set| set.map(drop).map_err(|error| error.to_string())));
+    }
+    assert!(
+        changed.iter().all(|result| result.as_ref().is_err_and(|text| !text.is_empty()) || result.is_ok())
+    );
 }
 
 /// Two sets are the same but for their notes.

@@ -130,6 +130,10 @@ fn gin(input: &[u8], _: Walk) -> bool {
 fn edge_list(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
         let opened = npy::open(folder);
+        // With a manifest, it is a folder in kiln's own form that is converted.
+        if folder.join("kiln.json").exists() {
+            return opened;
+        }
         let out = folder.with_file_name("converted");
         let options = convert::Options { memory_bytes: MEMORY_BYTES, ..Default::default() };
         match (convert::convert(folder, &out, &options), &opened) {

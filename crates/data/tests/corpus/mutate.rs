@@ -34,7 +34,7 @@ impl Mutator {
     pub(crate) fn mutate(&mut self, input: &[u8], other: &[u8], rng: &mut Xoshiro256StarStar) -> &[u8] {
         self.bytes.clear();
         self.bytes.extend_from_slice(input);
-        for _ in 0..1 + below(rng, 4) {
+        for _ in 0..1 + below(rng, 2) * below(rng, 4) {
             self.change(other, rng);
         }
         &self.bytes
