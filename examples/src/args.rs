@@ -87,8 +87,11 @@ impl DataArgs {
         for (part, nodes) in data.split.parts() {
             ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: give it some", data.name);
         }
-        if self.verify {
-            data.notes = data.validate().context("verifying the data")?;
+        let seen = if self.verify { data.validate() } else { data.check_split() };
+        for note in seen.context("checking the data")? {
+            if !data.notes.contains(&note) {
+                data.notes.push(note);
+            }
         }
         if self.symmetrize {
             data = data.symmetrize()?;

@@ -144,6 +144,23 @@ fn a_run_that_diverges_says_so() {
     assert!(!out.join("summary.json").exists());
 }
 
+/// A set whose files were damaged after it was written is refused before a folder is made.
+#[test]
+fn a_test_node_that_does_not_exist_is_told_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let (set, out) = (folder.path().join("set"), folder.path().join("run"));
+    let data = kiln_data::synthetic::ring(10).unwrap();
+    let data = kiln_data::Dataset {
+        split: kiln_data::Split { test: vec![kiln_graph::NodeId(10)].into(), ..data.split.clone() },
+        ..data
+    };
+    kiln_data::format::write(&data, &set).unwrap();
+    let output = run(&["--data", set.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert!(said.contains("test.npy: entry of the test split, 0 is node 10, expected a node"), "{said}");
+    assert!(!out.exists());
+}
+
 #[test]
 fn every_bad_flag_is_refused_with_what_was_expected() {
     let cases = [

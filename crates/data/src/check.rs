@@ -146,7 +146,8 @@ pub(crate) fn check_split(
                 true => "a node that has a label".into(),
                 false => format!("a node, 0 to {} - 1", classes.len()),
             };
-            let (path, found) = (place.part(name), format!("node {}", node.0));
+            let path = nodes.path().map_or_else(|| place.part(name), Path::to_owned);
+            let found = format!("node {}", node.0);
             return Err(Error::BadValue { path, what, position: position as u64, expected, found });
         }
     }
