@@ -1,12 +1,16 @@
 //! The graph convolution and its model.
 
-use burn::module::{Module, ModuleVisitor, Param};
+mod common;
+
+use burn::module::Param;
 use burn::tensor::{Device, Tensor};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::testing::{check_close, check_layer, ramp, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{BlockModel, Ctx, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWise, Mode};
 use kiln_sample::RngKey;
+
+use common::{ctx, parameters};
 
 /// A product and a sum of a few numbers of about 1, in two orders.
 const TOLERANCE: f32 = 1e-5;
@@ -50,37 +54,6 @@ fn model(config: &GcnConfig, seed: u64, device: &Device) -> Gcn {
 
 fn conv(d_in: usize, d_out: usize, device: &Device) -> GcnConv {
     GcnConvConfig { d_in, d_out }.init(RngKey::new(4), device).expect("the configuration is valid")
-}
-
-fn ctx(mode: Mode) -> Ctx {
-    Ctx { key: RngKey::new(77), mode }
-}
-
-/// The names and values of a model's parameters, in the order in which they are saved.
-#[derive(Default)]
-struct Parameters {
-    path: Vec<String>,
-    all: Vec<(String, Vec<f32>)>,
-}
-
-impl ModuleVisitor for Parameters {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.all.push((self.path.join("."), values(param.val())));
-    }
-}
-
-fn parameters(model: &Gcn) -> Vec<(String, Vec<f32>)> {
-    let mut visitor = Parameters::default();
-    model.visit(&mut visitor);
-    visitor.all
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! The GraphSAGE layer and model.
 
-use burn::module::{Module, ModuleVisitor, Param};
+mod common;
+
+use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::testing::{check_close, check_layer, ramp, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Error, Mode, Sage, SageConfig, SageConvConfig};
 use kiln_sample::RngKey;
+
+use common::{ctx, parameters};
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 
@@ -44,37 +48,6 @@ fn config(aggregate: Aggregate) -> SageConfig {
 
 fn model(aggregate: Aggregate, seed: u64, device: &Device) -> Sage {
     config(aggregate).init(RngKey::new(seed), device).expect("the configuration is valid")
-}
-
-fn ctx(mode: Mode) -> Ctx {
-    Ctx { key: RngKey::new(77), mode }
-}
-
-/// The names and values of a model's parameters, in the order in which they are saved.
-#[derive(Default)]
-struct Parameters {
-    path: Vec<String>,
-    all: Vec<(String, Vec<f32>)>,
-}
-
-impl ModuleVisitor for Parameters {
-    fn enter_module(&mut self, name: &str, _container_type: &str) {
-        self.path.push(name.to_string());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container_type: &str) {
-        self.path.pop();
-    }
-
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.all.push((self.path.join("."), values(param.val())));
-    }
-}
-
-fn parameters(model: &Sage) -> Vec<(String, Vec<f32>)> {
-    let mut visitor = Parameters::default();
-    model.visit(&mut visitor);
-    visitor.all
 }
 
 #[test]

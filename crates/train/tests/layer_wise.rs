@@ -74,19 +74,23 @@ fn n_files(folder: &Path) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
+/// What a model gives for all nodes in one go, from blocks of whole neighbourhoods.
+fn at_once<M: BlockModel>(data: &Dataset, sampler: &FullNeighbors, model: &M, device: &Device) -> Vec<f32> {
+    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+    let seeds = Seeds::nodes((0..300).map(NodeId).collect());
+    let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
+    let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, device)).collect();
+    let mut rows = RowBuf::default();
+    data.features.gather(whole.blocks[0].srcs(), &mut rows).unwrap();
+    let x = TensorData::new(rows.into_f32(), [whole.blocks[0].n_src(), 12]);
+    values(model.forward(&blocks, Tensor::from_data(x, device), &ctx))
+}
+
 #[test]
 fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let model = sage(12, &device);
-    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
-    let seeds = Seeds::nodes((0..300).map(NodeId).collect());
-    let sampler = FullNeighbors::new(data.graph.clone(), 3);
-    let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
-    let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
-    let mut rows = RowBuf::default();
-    data.features.gather(whole.blocks[0].srcs(), &mut rows).unwrap();
-    let x = TensorData::new(rows.into_f32(), [whole.blocks[0].n_src(), 12]);
-    let expected = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
+    let expected = at_once(&data, &FullNeighbors::new(data.graph.clone(), 3), &model, &device);
     for range_bytes in BUDGETS {
         let outputs = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device).unwrap();
         assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
@@ -102,15 +106,8 @@ fn a_gcn_over_the_whole_graph_equals_whole_neighbourhoods() {
     let config =
         GcnConfig { d_in: 12, hidden: 16, n_classes: 4, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
     let model = config.init(RngKey::new(2), &device).unwrap();
-    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
-    let seeds = Seeds::nodes((0..300).map(NodeId).collect());
     let sampler = FullNeighbors::new(graph.clone(), 2).carry_weights().unwrap();
-    let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
-    let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
-    let mut rows = RowBuf::default();
-    data.features.gather(whole.blocks[0].srcs(), &mut rows).unwrap();
-    let x = TensorData::new(rows.into_f32(), [whole.blocks[0].n_src(), 12]);
-    let expected = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
+    let expected = at_once(&data, &sampler, &model, &device);
     for range_bytes in BUDGETS {
         let exact = LayerWiseInference::new(graph.clone(), in_memory(range_bytes)).unwrap();
         let outputs = exact.carry_weights().unwrap().outputs(&model, &*data.features, &device).unwrap();
