@@ -33,7 +33,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     assert_eq!(data.features.n_rows(), n_nodes);
     assert_eq!(data.labels.len(), n_nodes);
     assert_eq!(data.class_names.len(), data.labels.n_classes());
-    assert!(!data.to_string().is_empty() && !data.name.is_empty());
+    assert!(!data.to_string().is_empty());
     gather(&*data.features, n_nodes);
     change(data);
     let split: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
