@@ -31,8 +31,8 @@ impl EdgeTable {
             if !(2..=3).contains(&row.n_fields()) {
                 return Err(row.bad(0, COLUMNS));
             }
-            let is_name = |field: usize| row.parse::<f64>(field, COLUMNS).is_err();
-            has_header = is_name(0) && is_name(1);
+            let holds_name = |field| row.parse::<String>(field, COLUMNS).is_ok_and(|text| is_name(&text));
+            has_header = holds_name(0) && holds_name(1);
             has_weights = row.n_fields() == 3;
         }
         if has_header {
@@ -51,6 +51,14 @@ impl EdgeTable {
         }
         Ok(Self { path: path.to_owned(), has_header: false, has_weights: false, number: Some(PAIRS) })
     }
+}
+
+/// Whether a field of the first line is a column's name, also behind the marks that spreadsheets and
+/// `numpy.savetxt` put before one. What else is no number is an edge that is written wrong: skipping it would
+/// lose it.
+fn is_name(text: &str) -> bool {
+    let name = text.trim_start_matches(['\u{feff}', '#', ' ']);
+    name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name.parse::<f64>().is_err()
 }
 
 impl EdgeSource for EdgeTable {
