@@ -321,8 +321,9 @@ impl Array {
         Ok(Dense::from_f32(values, dim)?)
     }
 
-    /// One value of any element type each, by position.
+    /// The values of an array of one dimension and of just this element type.
     pub(crate) fn values<T: Element>(&self) -> Result<Buf<T>> {
+        self.check_vector()?;
         if self.dtype() != T::DTYPE {
             return Err(self.wrong_type(T::DTYPE.descr()));
         }

@@ -83,7 +83,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut SetWriter) -> Result<[usize; 2
     set.add(indices)?;
     for (name, dtype) in [("weights.npy", ElementType::F32), ("edge_types.npy", ElementType::U8)] {
         if let Some(path) = find(folder, &[name]) {
-            copy_values(&Array::open(path)?, set.vector(name, dtype)?, set)?;
+            copy_vector(&Array::open(path)?, name, dtype, set)?;
         }
     }
     let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;
@@ -164,7 +164,7 @@ fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWrite
     })?;
     set.add(columns)?;
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
-    copy_values(&Array::open(path)?, set.vector("features_data.npy", ElementType::F32)?, set)?;
+    copy_vector(&Array::open(path)?, "features_data.npy", ElementType::F32, set)?;
     // Whether the three fit each other is told by their ends.
     open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;
     Ok(dim)
@@ -207,6 +207,12 @@ fn copy_integers<T: bytemuck::Pod>(
     mut convert: impl FnMut(usize, i128) -> Result<T>,
 ) -> Result<()> {
     array.for_each_integer(|position, value| to.push(&[convert(position, value)?]))
+}
+
+/// Copies an array of one dimension and of the very element type that is written.
+fn copy_vector(array: &Array, name: &'static str, dtype: ElementType, set: &mut SetWriter) -> Result<()> {
+    array.check_vector()?;
+    copy_values(array, set.vector(name, dtype)?, set)
 }
 
 /// Copies an array of the very element type that is written.
