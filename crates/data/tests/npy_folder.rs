@@ -192,6 +192,25 @@ fn data_of_edges_and_sparse_features_that_is_no_vector_is_refused() {
 }
 
 #[test]
+fn features_of_64_bits_that_are_no_finite_number_of_32_are_refused() {
+    for (value, found) in [(1e300, "1e300"), (-1e39, "-1e39"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
+        let folder = folder();
+        let rows = [0.0, 0.5, 1.0, 1.5, 2.0, value, 3.0, 3.5];
+        put(folder.path(), "features.npy", &rows, &[4, 2]);
+        let said = refusal_of(folder.path());
+        let expected = format!("features.npy: a feature of node 2 is {found}, expected finite numbers of 32");
+        assert!(said.contains(&expected), "{said}\n    expected {expected}");
+    }
+    // Beyond the part that is converted in one go.
+    let folder = folder();
+    let mut rows = vec![0.5; 4 * 50_000];
+    rows[3 * 50_000 + 7] = 1e300;
+    put(folder.path(), "features.npy", &rows, &[4, 50_000]);
+    let said = refusal_of(folder.path());
+    assert!(said.contains("a feature of node 3 is 1e300, expected"), "{said}");
+}
+
+#[test]
 fn a_missing_file_is_named_with_what_it_is_for() {
     for (name, expected) in [
         ("indptr.npy", "has no indptr.npy (where each node's in-edges start)"),

@@ -114,9 +114,11 @@ fn copy_dense(array: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usiz
         copy_values(array, rows, set)?;
         return Ok(dim);
     }
-    for bytes in array.value_bytes().chunks(8 * VALUES_AT_ONCE) {
+    for (chunk, bytes) in array.value_bytes().chunks(8 * VALUES_AT_ONCE).enumerate() {
         let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
-        rows.push(&values.collect::<Vec<f32>>())?;
+        let values: Vec<f32> = values.collect();
+        array.check_converted(&values, chunk * VALUES_AT_ONCE, dim)?;
+        rows.push(&values)?;
     }
     set.add(rows)?;
     Ok(dim)

@@ -12,6 +12,9 @@ const COLUMNS: &str = "a source, a destination and perhaps a weight, separated b
 /// What stands in a table of pairs alone.
 const PAIRS: &str = "the two nodes of an edge, without a header";
 
+/// What stands in the third column.
+const WEIGHT: &str = "a weight, a finite number of 32 bits";
+
 /// An edge list in a file of comma-separated values, plain or compressed.
 #[derive(Debug)]
 pub(super) struct EdgeTable {
@@ -88,7 +91,11 @@ impl EdgeSource for EdgeTable {
                 }
             }
             if self.has_weights {
-                chunk.weights.push(row.parse(2, "a weight")?);
+                let weight: f32 = row.parse(2, WEIGHT)?;
+                if !weight.is_finite() {
+                    return Err(row.bad(2, WEIGHT));
+                }
+                chunk.weights.push(weight);
             }
             if chunk.len() == CHUNK_EDGES {
                 visit(&mut chunk)?;
