@@ -317,12 +317,27 @@ impl Array {
 
     fn rows_of_f64(&self, dim: usize, notes: &mut Vec<Note>) -> Result<Dense> {
         let values: Vec<f32> = self.elements::<f64>()?.iter().map(|&value| value as f32).collect();
+        self.check_converted(&values, 0, dim)?;
         notes.push(self.converted("32-bit floats: save them as <f4 to have them mapped"));
         Ok(Dense::from_f32(values, dim)?)
     }
 
-    /// One value of any element type each, by position.
+    /// Checks features that were made of the `<f8` elements from `first` on, `dim` a node: what is too large
+    /// for 32 bits became infinite.
+    pub(crate) fn check_converted(&self, values: &[f32], first: usize, dim: usize) -> Result<()> {
+        let Some(position) = values.iter().position(|value| !value.is_finite()) else {
+            return Ok(());
+        };
+        let element = first + position;
+        let bytes = &self.value_bytes()[8 * element..8 * (element + 1)];
+        let found = format!("{:?}", bytemuck::pod_read_unaligned::<f64>(bytes));
+        let expected = "finite numbers of 32 bits: replace the others before saving";
+        Err(self.bad_value("a feature of node", element / dim, expected, found))
+    }
+
+    /// The values of an array of one dimension and of just this element type.
     pub(crate) fn values<T: Element>(&self) -> Result<Buf<T>> {
+        self.check_vector()?;
         if self.dtype() != T::DTYPE {
             return Err(self.wrong_type(T::DTYPE.descr()));
         }

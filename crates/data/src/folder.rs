@@ -181,6 +181,7 @@ pub(crate) fn open_features(
         let indptr = Array::open(&path)?.offsets(notes)?;
         let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;
         let columns = Array::open(columns_path)?;
+        columns.check_vector()?;
         // A column is checked where a row is gathered, so that here any 32-bit number will do.
         let columns: Buf<u32> = match columns.dtype() {
             crate::npy::DType::I32 | crate::npy::DType::U32 => columns.elements()?,

@@ -2,7 +2,7 @@
 //! which DGL reads as `GINDataset`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::str::{FromStr, SplitAsciiWhitespace};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use kiln_feature::{Dense, Labels};
 use kiln_graph::CscBuilder;
 
 use crate::relabel::{Relabelled, relabel};
+use crate::text::MAX_LINE_BYTES;
 use crate::{Error, GraphDataset, Result};
 
 /// Reads a file of graphs:
@@ -148,8 +149,14 @@ impl Lines {
     fn advance(&mut self) -> Result<bool> {
         self.bytes.clear();
         self.line += 1;
-        let n_bytes = self.reader.read_until(b'\n', &mut self.bytes);
-        Ok(n_bytes.map_err(|source| Error::Io { path: self.path.clone(), source })? > 0)
+        let io = |source| Error::Io { path: self.path.clone(), source };
+        let mut bytes = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
+        let n_bytes = bytes.read_until(b'\n', &mut self.bytes).map_err(io)?;
+        if n_bytes > MAX_LINE_BYTES {
+            let found = format!("more than {MAX_LINE_BYTES} bytes");
+            return Err(self.bad(&found, "a line of numbers: this is no GIN file"));
+        }
+        Ok(n_bytes > 0)
     }
 
     fn next(&mut self, expected: &str) -> Result<Fields<'_>> {

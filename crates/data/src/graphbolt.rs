@@ -18,7 +18,7 @@ const TASK: &str = "node_classification";
 const FEATURE: &str = "feat";
 
 /// What the nodes of a set are called, in the versions of GraphBolt.
-const SEEDS: [&str; 3] = ["seeds", "seed_nodes", "indices"];
+const SEEDS: [&str; 2] = ["seeds", "seed_nodes"];
 
 const LABELS: &str = "labels";
 

@@ -53,7 +53,7 @@ impl fmt::Display for Kind {
 }
 
 /// Tells by the names of its files what kind of data set a folder is; a folder that fits several kinds is
-/// of the first of kiln, GraphBolt, OGB, TU, `.npy`. Nothing but the start of a text file is read.
+/// of the first of kiln, GraphBolt, OGB, `.npy` with `indptr.npy`, TU, other `.npy`. Nothing but the start of a text file is read.
 ///
 /// # Errors
 /// [`Error::Io`] for a path that cannot be read, [`Error::Unrecognised`] for what is of no known kind; when
@@ -100,6 +100,8 @@ fn kind_of_folder(folder: &Path) -> io::Result<Option<Kind>> {
         () if find(folder, &KILN).is_some() => Some(Kind::Kiln),
         () if find(folder, &GRAPHBOLT).is_some() => Some(Kind::GraphBolt),
         () if ogb::is_one(folder) => Some(Kind::Ogb),
+        // Any text file's name may end as those of TU do; no TU folder has this file.
+        () if find(folder, &NPY[..1]).is_some() => Some(Kind::Npy),
         () if has_tu_edges(folder)? => Some(Kind::Tu),
         () if find(folder, &NPY).is_some() => Some(Kind::Npy),
         () => None,

@@ -26,6 +26,9 @@ const OF_SEVERAL_TYPES: [&str; 2] = ["triplet-type-list.csv.gz", "edge_index_dic
 /// sets, version 1.3.6). Only sets of text files have the row's effect there.
 const REVERSED: [&str; 2] = ["products", "proteins"];
 
+/// OGB's other sets for node classification.
+const NOT_REVERSED: [&str; 3] = ["arxiv", "papers100M", "mag"];
+
 /// Opens an OGB folder. The text files are `.csv.gz` or `.csv`:
 ///
 /// | file | what |
@@ -39,7 +42,8 @@ const REVERSED: [&str; 2] = ["products", "proteins"];
 ///
 /// Everything is read into memory. The edges are as given, but for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note; a self loop stays single where
-/// OGB's library doubles it. Years, edge features and `mapping` are not read.
+/// OGB's library doubles it. The folder's name tells which set it is, `_pyg` or `_dgl` behind it set aside;
+/// where it is none of OGB's, a note says that nothing was added. Years, edge features and `mapping` are not read.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for sets of several node or edge types, with several labels a node or without
@@ -85,9 +89,10 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
     let n_nodes = raw.classes.len();
     let name = name_of(folder);
-    if is_text && has_reverse_edges_added(&name) {
-        raw.edges.is_symmetrized = true;
-        notes.push(Note::ReverseEdgesAdded { reason: format!("OGB's own library does so for {name}") });
+    if is_text {
+        let (is_symmetrized, note) = reverse_edges(&name);
+        raw.edges.is_symmetrized = is_symmetrized;
+        notes.extend(note);
     }
     let n_classes = classes::n_classes(&raw.classes);
     let labels = Labels::new(raw.classes, n_classes);
@@ -132,9 +137,24 @@ fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
     Ok(())
 }
 
-fn has_reverse_edges_added(name: &str) -> bool {
+/// Whether OGB's library adds reverse edges to the set in the folder of this name, and what to say of it. The
+/// name is all that tells which set it is; the library's older versions put `_pyg` or `_dgl` behind it.
+fn reverse_edges(folder_name: &str) -> (bool, Option<Note>) {
+    let name = folder_name;
     let name = name.strip_prefix("ogbn").map_or(name, |rest| rest.trim_start_matches(['_', '-']));
-    REVERSED.contains(&name)
+    let name = name.strip_suffix("_pyg").or_else(|| name.strip_suffix("_dgl")).unwrap_or(name);
+    if REVERSED.contains(&name) {
+        let reason = format!("OGB's own library does so for {folder_name}");
+        return (true, Some(Note::ReverseEdgesAdded { reason }));
+    }
+    let unknown = || {
+        Note::Other(format!(
+            "{folder_name} is none of OGB's names: no reverse edges were added. For a set to which OGB's \
+             library adds them, such as ogbn_products, give the folder OGB's name, or add them with \
+             Dataset::symmetrize or cargo xtask data convert --symmetrize"
+        ))
+    };
+    (false, (!NOT_REVERSED.contains(&name)).then(unknown))
 }
 
 fn read_text(raw: &Path) -> Result<Raw> {

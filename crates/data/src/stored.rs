@@ -132,6 +132,9 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
         Source::Table(path) => {
             let mut values = Vec::new();
             let dim = for_each_row(path, n_nodes, |row| {
+                if values.is_empty() {
+                    reserve(&mut values, n_nodes, row.len(), path)?;
+                }
                 values.extend_from_slice(row);
                 Ok(())
             })?;
@@ -143,6 +146,15 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
         notes.push(Note::Converted { path, from: format!("{n_nodes} {from}"), to: TO.into() });
     }
     Ok(rows)
+}
+
+/// Makes room for all rows at once, or says that there is none: growing would take twice as much, and end the
+/// process where it fails.
+fn reserve(values: &mut Vec<f32>, n_rows: usize, dim: usize, path: &Path) -> Result<()> {
+    values.try_reserve_exact(n_rows.saturating_mul(dim)).map_err(|_| {
+        let what = format!("{n_rows} rows of {dim} features in {}", path.display());
+        Error::OutOfMemory { what }
+    })
 }
 
 /// Calls `visit` with the numbers of each line of a text file that has a line for each node; gives how many

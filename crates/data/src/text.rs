@@ -11,7 +11,7 @@ use flate2::read::MultiGzDecoder;
 use crate::{Error, Result};
 
 /// Longer lines are refused: a few kilobytes of gzip can stand for one that takes all memory.
-const MAX_LINE_BYTES: usize = 1 << 24;
+pub(crate) const MAX_LINE_BYTES: usize = 1 << 24;
 
 /// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
 pub(crate) struct Table {

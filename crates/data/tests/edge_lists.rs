@@ -113,11 +113,14 @@ fn values_that_are_not_aligned_are_read() {
 #[test]
 fn tables_give_the_graph() {
     let lines = "2,0\n3,1\n0,1\n3,3\n";
-    for text in [lines, " 2 , 0\r\n3,1\r\n\r\n0,1\r\n3,3", "src,dst\n2,0\n3,1\n0,1\n3,3\n"] {
+    let headers =
+        ["src,dst", "\u{feff}src,dst", "# src,dst", "_src,_dst"].map(|names| format!("{names}\n{lines}"));
+    let plain = [lines, " 2 , 0\r\n3,1\r\n\r\n0,1\r\n3,3"];
+    for text in plain.into_iter().chain(headers.iter().map(String::as_str)) {
         let folder = folder();
         fs::write(folder.path().join("edges.csv"), text).unwrap();
         let said = check(folder.path());
-        assert_eq!(said.len(), usize::from(text.starts_with("src")), "{said:?}");
+        assert_eq!(said.len(), usize::from(text.contains("src")), "{said:?}");
         assert!(said.iter().all(|said| said.contains("edges.csv holds names, and was skipped")), "{said:?}");
         fs::remove_file(folder.path().join("edges.csv")).unwrap();
         fs::write(folder.path().join("edges.csv.gz"), gzip(text.as_bytes())).unwrap();
@@ -285,9 +288,17 @@ fn lines_that_are_no_edges_are_named() {
         ("0,1\n0,1,2\n", 2, "2 fields, as the first line has"),
         ("0 1\n", 1, "a source, a destination and perhaps a weight, separated by commas"),
         ("0,1,2,3\n", 1, "a source, a destination and perhaps a weight, separated by commas"),
-        ("0,1,heavy\n", 1, "a weight"),
+        ("0,1,heavy\n", 1, "a weight, a finite number of 32 bits"),
+        ("0,1,0.5\n0,1,nan\n", 2, "a weight, a finite number of 32 bits"),
+        ("0,1,-inf\n", 1, "a weight, a finite number of 32 bits"),
+        ("0,1,1e999\n", 1, "a weight, a finite number of 32 bits"),
         ("0,1\n\n\n1,4\n", 4, "a node, 0 to 4 - 1"),
         ("\r\n\n0,1\r\n\r\n1,4", 5, "a node, 0 to 4 - 1"),
+        ("0x0,0x1\n1,2\n", 1, "a node, 0 to 4 - 1"),
+        ("\"0\",\"1\"\n1,2\n", 1, "a node, 0 to 4 - 1"),
+        ("#0,#1\n1,2\n", 1, "a node, 0 to 4 - 1"),
+        ("nan,inf\n1,2\n", 1, "a node, 0 to 4 - 1"),
+        (",\n1,2\n", 1, "a node, 0 to 4 - 1"),
         ("\n\n0,1\n\n0\n", 5, "2 fields, as the first line has"),
         ("\n0 1\n", 2, "a source, a destination and perhaps a weight, separated by commas"),
         ("0,1\n\u{fffd},2\n", 2, "a node, 0 to 4 - 1"),

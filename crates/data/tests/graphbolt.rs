@@ -254,7 +254,7 @@ fn metadata_that_cannot_be_used_is_refused_with_its_entry() {
             "train_labels.npy: the label of row 0 is 4, expected below num_classes, 4",
         ),
         (
-            &edited("name: seeds", "name: node_pairs"),
+            &edited("name: seeds", "name: indices"),
             "tasks[0].train_set[0].data is a list of 2, expected an entry called seeds or seed_nodes",
         ),
         (
@@ -305,7 +305,7 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
             refusal("edges/edges.npy", &[0_i32, -1, 0, 1], &[2, 2]),
             "the source of edge 1 is -1, expected a node",
         ),
-        (refusal("edges/edges.npy", &[0.0_f64; 2], &[2, 1]), "the elements are <f8, expected <i4 or <i8"),
+        (refusal("edges/edges.npy", &[0.0_f64; 2], &[2, 1]), "the elements are <f8, expected <i4, <u4, <i8 or <u8"),
         (
             refusal("data/feat.npy", &[0.0_f32; 3], &[3]),
             "feat.npy: the number of feature rows is 3, expected 4",

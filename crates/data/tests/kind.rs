@@ -33,6 +33,8 @@ fn folders_are_told_by_their_files() {
         (&["raw/triplet-type-list.csv.gz"], Kind::Ogb),
         (&["MUTAG_A.txt", "MUTAG_graph_indicator.txt"], Kind::Tu),
         (&["MUTAG_A.txt.gz"], Kind::Tu),
+        (&["MUTAG_A.txt", "edges.csv"], Kind::Tu),
+        (&["indptr.npy", "notes_A.txt"], Kind::Npy),
         (&["indptr.npy"], Kind::Npy),
         (&["edges.npy"], Kind::Npy),
         (&["edges.csv"], Kind::Npy),

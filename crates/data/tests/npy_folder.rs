@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use half::f16;
+use kiln_data::convert::{Options, convert};
 use kiln_data::npy::{self, Element};
 use kiln_data::{Dataset, Error, Note};
 use kiln_graph::NodeId;
@@ -158,6 +159,55 @@ fn features_that_cannot_be_are_refused_with_their_file() {
     put::<f32>(folder.path(), "features.npy", &[], &[4, 0]);
     let said = npy::open(folder.path()).unwrap_err().to_string();
     assert!(said.contains("features.npy: the number of columns is 0, expected 1 to"), "{said}");
+}
+
+/// What `npy::open` and `convert` say of a folder, which is the same.
+fn refusal_of(folder: &Path) -> String {
+    let error = npy::open(folder).unwrap_err().to_string();
+    let root = tempfile::tempdir().unwrap();
+    let converted = convert(folder, root.path().join("out"), &Options::default());
+    assert_eq!(converted.unwrap_err().to_string(), error);
+    error
+}
+
+#[test]
+fn data_of_edges_and_sparse_features_that_is_no_vector_is_refused() {
+    let check = |name: &str, expected: &str, change: &dyn Fn(&Path)| {
+        let folder = folder();
+        change(folder.path());
+        let said = refusal_of(folder.path());
+        let expected = format!("{name}: the shape, of dimension 0 is {expected}, expected (n,)");
+        assert!(said.contains(&expected), "{said}\n    expected {expected}");
+    };
+    check("weights.npy", "[2, 2]", &|at| put(at, "weights.npy", &[0.5_f32; 4], &[2, 2]));
+    check("edge_types.npy", "[2, 2]", &|at| put(at, "edge_types.npy", &[0_u8; 4], &[2, 2]));
+    let sparse = |at: &Path, columns: [usize; 2], values: [usize; 2]| {
+        fs::remove_file(at.join("features.npy")).unwrap();
+        put(at, "features_indptr.npy", &[0_i64, 1, 2, 3, 4], &[5]);
+        put(at, "features_indices.npy", &[0_u32; 4], &columns);
+        put(at, "features_data.npy", &[0.5_f32; 4], &values);
+    };
+    check("features_indices.npy", "[2, 2]", &|at| sparse(at, [2, 2], [4, 1]));
+    check("features_data.npy", "[1, 4]", &|at| sparse(at, [4, 1], [1, 4]));
+}
+
+#[test]
+fn features_of_64_bits_that_are_no_finite_number_of_32_are_refused() {
+    for (value, found) in [(1e300, "1e300"), (-1e39, "-1e39"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
+        let folder = folder();
+        let rows = [0.0, 0.5, 1.0, 1.5, 2.0, value, 3.0, 3.5];
+        put(folder.path(), "features.npy", &rows, &[4, 2]);
+        let said = refusal_of(folder.path());
+        let expected = format!("features.npy: a feature of node 2 is {found}, expected finite numbers of 32");
+        assert!(said.contains(&expected), "{said}\n    expected {expected}");
+    }
+    // Beyond the part that is converted in one go.
+    let folder = folder();
+    let mut rows = vec![0.5; 4 * 50_000];
+    rows[3 * 50_000 + 7] = 1e300;
+    put(folder.path(), "features.npy", &rows, &[4, 50_000]);
+    let said = refusal_of(folder.path());
+    assert!(said.contains("a feature of node 3 is 1e300, expected"), "{said}");
 }
 
 #[test]

@@ -112,9 +112,10 @@ fn report(converted: &Converted) -> String {
     for note in notes {
         line(format!("note: {note}"));
     }
-    line(match n_buckets {
-        0 => format!("{n_nodes} nodes, {n_edges} edges, copied as they are"),
-        n => format!(
+    line(match (n_readings, n_buckets) {
+        (0, _) => format!("{n_nodes} nodes, {n_edges} edges, copied as they are"),
+        (_, 0) => format!("{n_nodes} nodes, {n_edges} edges: the list is empty"),
+        (_, n) => format!(
             "{n_nodes} nodes, {n_edges} edges of a list of {n_coo_edges}, sorted in {n} part{}, read {n_readings} times",
             if *n == 1 { "" } else { "s" }
         ),
@@ -214,7 +215,9 @@ mod tests {
         };
         let sorted = "4 nodes, 10 edges of a list of 5, sorted in 3 parts, read 2 times\n";
         assert_eq!(report(&converted), format!("note: a header\n{sorted}"));
-        let copied = report(&Converted { n_buckets: 0, notes: Vec::new(), ..converted });
-        assert_eq!(copied, "4 nodes, 10 edges, copied as they are\n");
+        let copied = Converted { n_buckets: 0, n_readings: 0, notes: Vec::new(), ..converted };
+        assert_eq!(report(&copied), "4 nodes, 10 edges, copied as they are\n");
+        let empty = report(&Converted { n_nodes: 0, n_edges: 0, n_readings: 1, ..copied });
+        assert_eq!(empty, "0 nodes, 0 edges: the list is empty\n");
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut SetWriter) -> Result<[usize; 2
     set.add(indices)?;
     for (name, dtype) in [("weights.npy", ElementType::F32), ("edge_types.npy", ElementType::U8)] {
         if let Some(path) = find(folder, &[name]) {
-            copy_values(&Array::open(path)?, set.vector(name, dtype)?, set)?;
+            copy_vector(&Array::open(path)?, name, dtype, set)?;
         }
     }
     let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;
@@ -114,9 +114,11 @@ fn copy_dense(array: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usiz
         copy_values(array, rows, set)?;
         return Ok(dim);
     }
-    for bytes in array.value_bytes().chunks(8 * VALUES_AT_ONCE) {
+    for (chunk, bytes) in array.value_bytes().chunks(8 * VALUES_AT_ONCE).enumerate() {
         let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
-        rows.push(&values.collect::<Vec<f32>>())?;
+        let values: Vec<f32> = values.collect();
+        array.check_converted(&values, chunk * VALUES_AT_ONCE, dim)?;
+        rows.push(&values)?;
     }
     set.add(rows)?;
     Ok(dim)
@@ -164,7 +166,7 @@ fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWrite
     })?;
     set.add(columns)?;
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
-    copy_values(&Array::open(path)?, set.vector("features_data.npy", ElementType::F32)?, set)?;
+    copy_vector(&Array::open(path)?, "features_data.npy", ElementType::F32, set)?;
     // Whether the three fit each other is told by their ends.
     open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;
     Ok(dim)
@@ -207,6 +209,12 @@ fn copy_integers<T: bytemuck::Pod>(
     mut convert: impl FnMut(usize, i128) -> Result<T>,
 ) -> Result<()> {
     array.for_each_integer(|position, value| to.push(&[convert(position, value)?]))
+}
+
+/// Copies an array of one dimension and of the very element type that is written.
+fn copy_vector(array: &Array, name: &'static str, dtype: ElementType, set: &mut SetWriter) -> Result<()> {
+    array.check_vector()?;
+    copy_values(array, set.vector(name, dtype)?, set)
 }
 
 /// Copies an array of the very element type that is written.

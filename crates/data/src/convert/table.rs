@@ -12,6 +12,9 @@ const COLUMNS: &str = "a source, a destination and perhaps a weight, separated b
 /// What stands in a table of pairs alone.
 const PAIRS: &str = "the two nodes of an edge, without a header";
 
+/// What stands in the third column.
+const WEIGHT: &str = "a weight, a finite number of 32 bits";
+
 /// An edge list in a file of comma-separated values, plain or compressed.
 #[derive(Debug)]
 pub(super) struct EdgeTable {
@@ -31,8 +34,8 @@ impl EdgeTable {
             if !(2..=3).contains(&row.n_fields()) {
                 return Err(row.bad(0, COLUMNS));
             }
-            let is_name = |field: usize| row.parse::<f64>(field, COLUMNS).is_err();
-            has_header = is_name(0) && is_name(1);
+            let holds_name = |field| row.parse::<String>(field, COLUMNS).is_ok_and(|text| is_name(&text));
+            has_header = holds_name(0) && holds_name(1);
             has_weights = row.n_fields() == 3;
         }
         if has_header {
@@ -51,6 +54,14 @@ impl EdgeTable {
         }
         Ok(Self { path: path.to_owned(), has_header: false, has_weights: false, number: Some(PAIRS) })
     }
+}
+
+/// Whether a field of the first line is a column's name, also behind the marks that spreadsheets and
+/// `numpy.savetxt` put before one. What else is no number is an edge that is written wrong: skipping it would
+/// lose it.
+fn is_name(text: &str) -> bool {
+    let name = text.trim_start_matches(['\u{feff}', '#', ' ']);
+    name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name.parse::<f64>().is_err()
 }
 
 impl EdgeSource for EdgeTable {
@@ -80,7 +91,11 @@ impl EdgeSource for EdgeTable {
                 }
             }
             if self.has_weights {
-                chunk.weights.push(row.parse(2, "a weight")?);
+                let weight: f32 = row.parse(2, WEIGHT)?;
+                if !weight.is_finite() {
+                    return Err(row.bad(2, WEIGHT));
+                }
+                chunk.weights.push(weight);
             }
             if chunk.len() == CHUNK_EDGES {
                 visit(&mut chunk)?;
