@@ -309,7 +309,8 @@ fn commit(
         n_edges: written.n_edges,
         dim: sizes.dim,
         n_classes: sizes.n_classes,
-        class_names: crate::folder::numbers(sizes.n_classes.unwrap_or(0)),
+        // Classes that are numbered need no names: a single label must not take all memory.
+        class_names: Vec::new(),
         edge_type_names: Vec::new(),
         files: BTreeMap::new(),
     })?;

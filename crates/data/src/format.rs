@@ -85,7 +85,7 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
         n_edges: data.graph.n_edges() as usize,
         dim: Some(data.features.dim()),
         n_classes: Some(data.labels.n_classes()),
-        class_names: data.class_names.clone(),
+        class_names: names_to_write(&data.class_names, data.labels.n_classes()),
         edge_type_names: data.edge_type_names.clone(),
         files: BTreeMap::new(),
     };
@@ -99,6 +99,12 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
         set.put("names_ends.npy", ElementType::U32, data.names.ends())?;
     }
     set.commit(manifest)
+}
+
+/// The names of the classes; none where they are but the numbers that a reader gives to classes without names.
+fn names_to_write(names: &[String], n_classes: usize) -> Vec<String> {
+    let are_numbers = names.iter().enumerate().all(|(class, name)| *name == class.to_string());
+    if are_numbers && names.len() == n_classes { Vec::new() } else { names.to_vec() }
 }
 
 fn write_graph(set: &mut SetWriter, graph: &Csc) -> Result<()> {

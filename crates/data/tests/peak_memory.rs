@@ -84,6 +84,35 @@ fn check_text(root: &Path) {
     assert!(peak <= BUDGET + BUDGET / 10, "{peak} bytes at the peak, {BUDGET} are allowed");
 }
 
+/// One label asks for as many classes as there may be, and features are converted on the way.
+fn check_labels(root: &Path) {
+    const BUDGET: usize = 1 << 20;
+    let input = root.join("labels");
+    fs::create_dir(&input).unwrap();
+    let (n_nodes, dim) = (20_000, 64);
+    write_edges(&input.join("edges.npy"), n_nodes as u32, 1000);
+    let put = |name: &str, bytes: Vec<u8>| fs::write(input.join(name), bytes).unwrap();
+    put("features.npy", npy::write(&vec![0.5_f64; n_nodes * dim], &[n_nodes, dim]));
+    let mut labels = vec![0_i64; n_nodes];
+    labels[7] = (1 << 20) - 1;
+    put("labels.npy", npy::write(&labels, &[n_nodes]));
+    for (name, node) in [("train.npy", 0_i64), ("val.npy", 1), ("test.npy", 2)] {
+        put(name, npy::write(&[node], &[1]));
+    }
+    drop(labels);
+    let options = Options { memory_bytes: BUDGET as u64, ..Options::default() };
+    let peak = peak_bytes(|| drop(convert(&input, root.join("classes"), &options).unwrap()));
+    println!("labels: {peak} bytes at the peak");
+    assert!(peak <= BUDGET + BUDGET / 10, "{peak} bytes at the peak, {BUDGET} are allowed");
+    let manifest = fs::read(root.join("classes/kiln.json")).unwrap();
+    assert!(manifest.len() < 4096, "{} bytes of manifest", manifest.len());
+    let data = format::open(root.join("classes")).unwrap();
+    assert_eq!(data.class_names.last().unwrap(), "1048575");
+    // What opens is written as it was.
+    format::write(&data, root.join("again")).unwrap();
+    assert!(manifest == fs::read(root.join("again/kiln.json")).unwrap());
+}
+
 /// Features that are as large as the rest together, mapped.
 fn check_writing(root: &Path) {
     let (n_nodes, dim) = (50_000, 64);
@@ -114,5 +143,6 @@ fn the_heap_stays_within_what_is_allowed() {
     let root = tempfile::tempdir().unwrap();
     check_conversion(root.path());
     check_text(root.path());
+    check_labels(root.path());
     check_writing(root.path());
 }
