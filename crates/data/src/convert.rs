@@ -37,7 +37,7 @@ use kiln_graph::{Duplicates, SelfLoops};
 
 use self::buckets::{LEAST_ROOM, Written, write_csc};
 use self::rest::{Sizes, copy_graph, copy_rest, copy_stored, refuse_options};
-use crate::folder::{check_count, name_of};
+use crate::folder::{check_count, is_there, name_of};
 use crate::format::manifest::{self, Manifest};
 use crate::format::writer::SetWriter;
 use crate::stored::Stored;
@@ -140,7 +140,7 @@ pub struct Converted {
 /// - an edge list alone: a file that ends in `.npy`, `.csv` or `.csv.gz`;
 /// - a folder that [`graphbolt::open`] or [`ogb::open`] opens. Its edges are sorted, with the reverse of each
 ///   where OGB's library adds it; text is read line by line, and the arrays of OGB's archives are read whole;
-/// - a folder in kiln's form, which is copied.
+/// - a folder in kiln's form, which is copied once each file was found to have the SHA-256 of its manifest.
 ///
 /// Without options the bytes are those of [`format::write`] for the set that [`open`](crate::open) gives.
 ///
@@ -154,8 +154,8 @@ pub struct Converted {
 /// [`Error::Memory`] for a memory that is too small, with the least that would do;
 /// [`Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set, [`Error::WrongKind`] for
 /// graphs to classify; [`Error::BadValue`], [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`],
-/// [`Error::Metadata`], [`Error::Unsupported`] and [`Error::Io`] for what is wrong in it. Nothing is left
-/// behind.
+/// [`Error::Metadata`], [`Error::Unsupported`], [`Error::HashMismatch`] and [`Error::Io`] for what is wrong in
+/// it. Nothing is left behind.
 pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options) -> Result<Converted> {
     let (input, out) = (input.as_ref(), out.as_ref());
     match recognize(input) {
@@ -174,12 +174,9 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
         let notes = list.notes;
         return commit(set, name_of_file(input), n_nodes, written, Sizes::default(), notes);
     }
-    // Names stand in the manifest; a graph alone has none.
-    if manifest::path_in(input).exists() && input.join("labels.npy").exists() {
+    if is_there(&manifest::path_in(input)) {
         refuse_options(options.keeps_edges())?;
-        let data = format::open(input)?;
-        format::write(&data, out)?;
-        let (n_nodes, n_edges) = (data.graph.n_nodes(), data.graph.n_edges() as usize);
+        let [n_nodes, n_edges] = format::copy(input, out)?;
         let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
         return Ok(converted(n_nodes, written, Vec::new()));
     }
@@ -257,7 +254,7 @@ impl Options {
 
 /// The edge list of a folder that has no graph in CSC order.
 pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
-    if folder.join("indptr.npy").exists() {
+    if is_there(&folder.join("indptr.npy")) {
         return Ok(None);
     }
     match EdgeList::in_folder(folder)? {

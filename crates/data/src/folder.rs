@@ -1,5 +1,6 @@
 //! A folder of `.npy` files as a data set, and the checks that all readers share.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -97,9 +98,19 @@ pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
     })
 }
 
+/// Whether there is anything of this name, also what cannot be reached, such as a link to nowhere: opening it
+/// then tells why. To take it for absent would be to leave out a part of the set in silence.
+pub(crate) fn is_there(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(_) => true,
+        // Below a file there is nothing.
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
+}
+
 /// The first of these files that the folder has.
 pub(crate) fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
-    names.iter().map(|name| folder.join(name)).find(|path| path.exists())
+    names.iter().map(|name| folder.join(name)).find(|path| is_there(path))
 }
 
 /// The first of these files that the folder has; an error where it has none.

@@ -131,6 +131,11 @@ fn kind_of_file(path: &Path) -> io::Result<Option<Kind>> {
     Ok((numbers()? == Some(1) && numbers()? == Some(2)).then_some(Kind::Gin))
 }
 
+/// Whether a path is a folder whose files can be asked for: in others any file might be there.
+fn can_enter(path: &Path) -> bool {
+    path.join(".").is_dir()
+}
+
 /// Which folder near this path is a data set, if one is.
 fn hint(path: &Path) -> Option<String> {
     let resolved = path.canonicalize().ok()?;
@@ -139,7 +144,7 @@ fn hint(path: &Path) -> Option<String> {
         return Some(format!("but it lies in {}, which is {kind}: open that", folder.display()));
     }
     let entries = fs::read_dir(path).ok()?.flatten().take(MAX_FOLDERS);
-    let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| can_enter(path)).collect();
     let kinds = folders.iter().map(|folder| Some((folder, kind_of_folder(folder).ok()??)));
     let mut found: Vec<(String, Kind)> =
         kinds.flatten().map(|(folder, kind)| (name_of(folder), kind)).collect();

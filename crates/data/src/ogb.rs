@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kiln_feature::Labels;
 use kiln_graph::NodeId;
 
-use crate::folder::{check_count, check_split, find, name_of, required};
+use crate::folder::{check_count, check_split, find, is_there, name_of, required};
 use crate::npz::Npz;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::text::Table;
@@ -81,7 +81,7 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     let raw_folder = folder.join("raw");
     check_supported(folder, &raw_folder)?;
     let mut notes = Vec::new();
-    let is_text = !raw_folder.join(ARCHIVE).exists();
+    let is_text = !is_there(&raw_folder.join(ARCHIVE));
     let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
     let n_nodes = raw.classes.len();
     let name = name_of(folder);
@@ -219,12 +219,12 @@ fn no_features(path: &Path, name: &str) -> Error {
 fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
     let has_tables = find(folder, &["train.csv.gz", "train.csv"]).is_some();
     let pickled = folder.join("split_dict.pt");
-    if pickled.exists() && !has_tables {
+    if is_there(&pickled) && !has_tables {
         let what = "a split that only Python reads".into();
         let instead = "save its parts as train.csv.gz, valid.csv.gz and test.csv.gz, a line a node".into();
         return Err(Error::Unsupported { path: pickled, what, instead });
     }
-    if pickled.exists() {
+    if is_there(&pickled) {
         notes.push(Note::Other(format!(
             "{}: the text files next to it were read; OGB's library would take this one",
             pickled.display()

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kiln_feature::MAX_DIM;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::check_n_classes;
+use crate::folder::{check_n_classes, is_there};
 use crate::npy::DType;
 use crate::{Error, Result};
 
@@ -159,7 +159,7 @@ impl Manifest {
         }
         let path = folder.join(FILE_NAME);
         let bytes = fs::read(&path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::Missing {
+            std::io::ErrorKind::NotFound if !is_there(&path) => Error::Missing {
                 folder: folder.to_owned(),
                 expected: format!("{FILE_NAME} (the manifest of a set in kiln's own form)"),
             },
@@ -290,7 +290,7 @@ impl Manifest {
     /// An array that is there but not listed would be taken for part of the set by other readers.
     fn check_unlisted(&self, folder: &Path, path: &Path) -> Result<()> {
         let is_unlisted =
-            |known: &&Known| !self.files.contains_key(known.name) && folder.join(known.name).exists();
+            |known: &&Known| !self.files.contains_key(known.name) && is_there(&folder.join(known.name));
         match KNOWN.iter().find(is_unlisted) {
             None => Ok(()),
             Some(Known { name, .. }) => Err(Error::Metadata {
@@ -301,6 +301,11 @@ impl Manifest {
             }),
         }
     }
+}
+
+/// The names of the arrays that a set may have.
+pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|known| known.name)
 }
 
 /// Where the manifest of a folder would be.
