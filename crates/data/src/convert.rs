@@ -208,6 +208,9 @@ fn convert_stored(
     let Stored { name, labels, split, features, edges, mut notes } = read(folder)?;
     // That an array is converted on the way to the disk is no news.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
+    if options.symmetrize {
+        notes.retain(|note| !matches!(note, Note::ReverseEdgesNotAdded { .. }));
+    }
     let (n_nodes, n_classes, budget_bytes) = (labels.len(), labels.n_classes(), options.memory_bytes);
     check_count(folder, "the number of nodes", options.n_nodes.unwrap_or(n_nodes), n_nodes)?;
     let needed_bytes = FIXED_BYTES + 16 * n_nodes as u64 + LEAST_ROOM;
@@ -276,7 +279,8 @@ fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &Options) -> Res
     Ok(n_nodes)
 }
 
-fn check_node_count(n_nodes: usize) -> Result<()> {
+/// Checks that so many nodes have ids.
+pub(crate) fn check_node_count(n_nodes: usize) -> Result<()> {
     let (n, max) = (n_nodes as u64, u32::MAX.into());
     if n > max {
         return Err(kiln_graph::Error::TooMany { what: "nodes", n, max }.into());

@@ -26,6 +26,9 @@ const OF_SEVERAL_TYPES: [&str; 2] = ["triplet-type-list.csv.gz", "edge_index_dic
 /// sets, version 1.3.6). Only sets of text files have the row's effect there.
 const REVERSED: [&str; 2] = ["products", "proteins"];
 
+/// The sets whose edges it leaves as they are.
+const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
+
 /// Opens an OGB folder. The text files are `.csv.gz` or `.csv`:
 ///
 /// | file | what |
@@ -39,7 +42,8 @@ const REVERSED: [&str; 2] = ["products", "proteins"];
 ///
 /// Everything is read into memory. The edges are as given, but for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note; a self loop stays single where
-/// OGB's library doubles it. Years, edge features and `mapping` are not read.
+/// OGB's library doubles it. The set is told by the folder's name: a name that is none of OGB's gives a note that
+/// nothing was added. Years, edge features and `mapping` are not read.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for sets of several node or edge types, with several labels a node or without
@@ -85,9 +89,11 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
     let n_nodes = raw.classes.len();
     let name = name_of(folder);
-    if is_text && has_reverse_edges_added(&name) {
+    if is_text && REVERSED.contains(&set_name(&name)) {
         raw.edges.is_symmetrized = true;
         notes.push(Note::ReverseEdgesAdded { reason: format!("OGB's own library does so for {name}") });
+    } else if is_text && !AS_GIVEN.contains(&set_name(&name)) {
+        notes.push(Note::ReverseEdgesNotAdded { name: name.clone() });
     }
     let n_classes = classes::n_classes(&raw.classes);
     let labels = Labels::new(raw.classes, n_classes);
@@ -132,9 +138,11 @@ fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
     Ok(())
 }
 
-fn has_reverse_edges_added(name: &str) -> bool {
+/// What OGB calls the set in a folder of this name: `products` for `ogbn_products`, and for `ogbn_products_pyg`
+/// and `ogbn_products_dgl`, which older versions of its library made.
+fn set_name(name: &str) -> &str {
     let name = name.strip_prefix("ogbn").map_or(name, |rest| rest.trim_start_matches(['_', '-']));
-    REVERSED.contains(&name)
+    ["_pyg", "_dgl"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
 fn read_text(raw: &Path) -> Result<Raw> {

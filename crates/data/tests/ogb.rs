@@ -140,13 +140,19 @@ fn reverse_edges_are_added_where_the_library_adds_them() {
         ("ogbn_products", true),
         ("ogbn-products", true),
         ("products", true),
+        ("ogbn_products_pyg", true),
+        ("ogbn_products_dgl", true),
         ("ogbn_arxiv", false),
+        ("ogbn_arxiv_dgl", false),
         ("my_products", false),
     ] {
+        let is_unknown = name == "my_products";
         let (_parent, at) = folder(name);
         let data = ogb::open(&at).unwrap();
         let is_noted = data.notes.iter().any(|note| matches!(note, Note::ReverseEdgesAdded { .. }));
         assert_eq!(is_noted, is_reversed, "{name}: {:?}", data.notes);
+        let not_added = Note::ReverseEdgesNotAdded { name: name.into() };
+        assert_eq!(data.notes.contains(&not_added), is_unknown, "{name}: {:?}", data.notes);
         let expected: &[u64] = if is_reversed { &[0, 2, 5, 6, 7] } else { &[0, 1, 4, 4, 4] };
         assert_eq!(data.graph.indptr(), expected, "{name}");
     }
