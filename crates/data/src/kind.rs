@@ -1,7 +1,9 @@
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use kiln_graph::open_file;
 
 use crate::folder::{find, name_of};
 use crate::{Dataset, Error, Result, format, graphbolt, npy, ogb};
@@ -120,7 +122,7 @@ fn has_tu_edges(folder: &Path) -> io::Result<bool> {
 /// A GIN file's first line is the number of graphs; the second, the first graph's number of nodes and class.
 fn kind_of_file(path: &Path) -> io::Result<Option<Kind>> {
     const LONGEST: u64 = 4096;
-    let mut start = BufReader::new(File::open(path)?.take(LONGEST));
+    let mut start = BufReader::new(open_file(path)?.take(LONGEST));
     let mut numbers = || -> io::Result<Option<usize>> {
         let mut line = Vec::new();
         start.read_until(b'\n', &mut line)?;

@@ -84,3 +84,52 @@ fn a_link_that_the_manifest_does_not_list_is_refused_wherever_it_leads() {
     let expected = "files.weights.npy is none, expected an entry, since the file is there";
     assert!(error.ends_with(expected), "{error}");
 }
+
+/// A pipe to which nobody writes.
+fn leave_pipe(path: &Path) {
+    let _ = fs::remove_file(path);
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn assert_no_file<T: Debug>(result: Result<T, Error>, path: &Path) {
+    let error = result.unwrap_err();
+    let Error::Io { path: at, source } = &error else { panic!("{error}") };
+    assert_eq!((at.as_path(), source.kind()), (path, ErrorKind::InvalidInput));
+    assert!(error.to_string().contains("is no regular file"), "{error}");
+}
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    for leave in [leave_pipe, |path: &Path| {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    }] {
+        for name in ["kiln.json", "indices.npy", "features.npy"] {
+            let (_root, folder) = set();
+            leave(&folder.join(name));
+            assert_no_file(format::open(&folder), &folder.join(name));
+        }
+        let root = tempfile::tempdir().unwrap();
+        for name in ["edges.csv", "edges.csv.gz", "edges.npy"] {
+            let path = root.path().join(name);
+            fs::write(&path, "").unwrap();
+            leave(&path);
+            assert_no_file(convert(root.path(), root.path().join("out"), &Options::default()), &path);
+            fs::rename(&path, root.path().join(format!("{name}.aside"))).unwrap();
+        }
+    }
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("graphs.txt");
+    leave_pipe(&path);
+    assert_no_file(kiln_data::recognize(&path), &path);
+    assert_no_file(kiln_data::gin::read(&path), &path);
+}
+
+#[test]
+fn a_manifest_of_any_length_is_not_read() {
+    let (_root, folder) = set();
+    let path = folder.join("kiln.json");
+    fs::File::options().write(true).open(&path).unwrap().set_len((16 << 20) + 1).unwrap();
+    let error = format::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("its length is more, expected at most 16777216 bytes"), "{error}");
+}

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
+use kiln_graph::open_file;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{ElementType, Entry, FILE_NAME, Manifest};
@@ -101,8 +102,9 @@ impl SetWriter {
         manifest.files = std::mem::take(&mut self.files);
         let path = self.folder.join(FILE_NAME);
         manifest.check(&path)?;
+        let bytes = manifest.to_bytes(&path)?;
         let mut file = File::create_new(&path).map_err(io_error(&path))?;
-        file.write_all(&manifest.to_bytes()).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
         sync_folder(&self.folder)?;
         // An empty folder gives way to the new one; one that was filled meanwhile does not.
         fs::rename(&self.folder, &self.target).map_err(|source| match source.kind() {
@@ -200,7 +202,7 @@ impl ArrayWriter {
 
 /// The SHA-256 of a file, in lower-case hexadecimal.
 pub(crate) fn sha256(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(io_error(path))?;
+    let mut file = open_file(path).map_err(io_error(path))?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
