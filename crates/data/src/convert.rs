@@ -122,7 +122,8 @@ pub struct Converted {
     /// How many buckets the edges were sorted in; 0 for edges that were in CSC order.
     pub n_buckets: usize,
     /// How often the edge list was read, once it was known how many nodes there are: once to count, then
-    /// once for each 256 buckets, or fewer where the memory holds no buffers for as many files.
+    /// once for each 256 buckets, or fewer where the memory holds no buffers for as many files, or the system
+    /// lets fewer be open.
     pub n_readings: usize,
     /// What the user should know.
     pub notes: Vec<Note>,

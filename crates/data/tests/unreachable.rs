@@ -31,6 +31,20 @@ fn leave_dangling(path: &Path) {
     std::os::unix::fs::symlink("nowhere", path).unwrap();
 }
 
+#[test]
+fn an_output_that_is_a_link_to_nowhere_is_refused_before_any_work() {
+    let (root, folder) = set();
+    let out = root.path().join("out");
+    leave_dangling(&out);
+    let error = convert(&folder, &out, &Options::default()).unwrap_err();
+    assert!(matches!(&error, Error::NotEmpty { path } if *path == out), "{error}");
+    // Not even an input that is damaged is found first.
+    fs::remove_file(folder.join("indptr.npy")).unwrap();
+    let error = convert(&folder, &out, &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
+}
+
 fn assert_unreachable<T: Debug>(result: Result<T, Error>, path: &Path) {
     let error = result.unwrap_err();
     let Error::Io { path: at, source } = &error else { panic!("{error}") };

@@ -11,6 +11,7 @@ use kiln_graph::open_file;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{ElementType, Entry, FILE_NAME, Manifest};
+use crate::folder::is_there;
 use crate::{Error, Result, npy};
 
 /// Bytes that are reserved for a header: what [`npy::header`] takes for any lengths of one or two
@@ -46,14 +47,18 @@ impl SetWriter {
         };
         let is_free = match fs::read_dir(&target) {
             Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            // A link to nowhere is no free name.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => !is_there(&target),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
             Err(error) => return Err(io_error(&target)(error)),
         };
         if !is_free {
             return Err(Error::NotEmpty { path: target });
         }
+        let new: Vec<&Path> = parent.ancestors().take_while(|folder| !is_there(folder)).collect();
         fs::create_dir_all(parent).map_err(io_error(parent))?;
+        // The name of each folder that was made stands in the one above it.
+        new.into_iter().filter_map(Path::parent).try_for_each(sync_folder)?;
         // Another process may have left a folder of the same number behind, or be at work in one.
         for attempt in 0_u64.. {
             let mut unfinished = name.to_owned();
