@@ -56,8 +56,30 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", describe(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What went wrong, the outermost first. Errors that end with what their source says are not said twice.
+fn describe(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, next| match said.ends_with(&next) {
+        true => said,
+        false if said.is_empty() => next,
+        false => format!("{said}: {next}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::describe;
+
+    #[test]
+    fn what_an_error_says_of_its_source_is_not_said_again() {
+        let source = std::io::Error::other("no room");
+        let inner = kiln_data::Error::Io { path: "a.npy".into(), source };
+        let error = anyhow::Error::from(inner).context("converting b");
+        assert_eq!(describe(&error), "converting b: a.npy: no room");
     }
 }

@@ -8,6 +8,7 @@ use kiln_feature::{Dense, MAX_DIM, MappedLayout, RowType, Rows};
 use kiln_graph::{Buf, Mapping, NodeId};
 
 use crate::check::bad_dim;
+use crate::convert::check_node_count;
 use crate::npy::{self, DType, Element, Header, Order};
 use crate::{Error, Note, Result};
 
@@ -121,13 +122,23 @@ impl Array {
             Bytes::Mapped(mapping) if start.is_multiple_of(align_of::<T>()) => {
                 Ok(mapping.slice(start..mapping.bytes().len())?)
             }
-            Bytes::Mapped(mapping) => {
-                Ok(bytemuck::allocation::pod_collect_to_vec::<u8, T>(&mapping.bytes()[start..]).into())
-            }
-            Bytes::Owned(bytes) => {
-                Ok(bytemuck::allocation::pod_collect_to_vec::<u8, T>(&bytes[start..]).into())
+            _ => {
+                let mut elements = self.room::<T>()?;
+                elements.extend(
+                    self.value_bytes().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>),
+                );
+                Ok(elements.into())
             }
         }
+    }
+
+    /// Room for as many values as there are. A file that was never filled may state any number of them.
+    pub(crate) fn room<T>(&self) -> Result<Vec<T>> {
+        let (mut values, n_values) = (Vec::new(), self.n_values());
+        values.try_reserve_exact(n_values).map_err(|_| Error::OutOfMemory {
+            what: format!("the {n_values} values of {}", self.path.display()),
+        })?;
+        Ok(values)
     }
 
     /// An error for an array of a type that cannot be used.
@@ -189,10 +200,11 @@ impl Array {
     /// beyond all others.
     pub(crate) fn offsets(&self, notes: &mut Vec<Note>) -> Result<Buf<u64>> {
         self.check_vector()?;
+        check_node_count(self.n_values().saturating_sub(1))?;
         match self.dtype() {
             DType::I64 | DType::U64 => self.elements(),
             DType::I32 | DType::U32 => {
-                let mut offsets = Vec::with_capacity(self.n_values());
+                let mut offsets = self.room()?;
                 self.for_each_integer(|_, offset| {
                     offsets.push(offset as u64);
                     Ok(())
@@ -219,6 +231,7 @@ impl Array {
                 // Read unsigned, a negative id is beyond every node. Finding a bad one first and converting
                 // after lets both loops run at the speed of memory.
                 let ids = self.elements::<u64>()?;
+                let mut nodes = self.room()?;
                 if let Some(position) = ids.iter().position(|&id| id >= n_nodes as u64) {
                     let id = match self.dtype() {
                         DType::I64 => i128::from(ids[position] as i64),
@@ -227,7 +240,8 @@ impl Array {
                     return Err(self.node_error(what, position, id, n_nodes));
                 }
                 notes.push(self.converted("32-bit ids: save them as <u4 to have them mapped"));
-                Ok(ids.iter().map(|&id| NodeId(id as u32)).collect())
+                nodes.extend(ids.iter().map(|&id| NodeId(id as u32)));
+                Ok(nodes.into())
             }
             _ => Err(self.wrong_type("<i4, <u4, <i8 or <u8")),
         }
@@ -259,15 +273,17 @@ impl Array {
             DType::I32 => self.elements(),
             DType::I64 => {
                 let labels = self.elements::<i64>()?;
+                let mut classes = self.room()?;
                 if let Some(position) = labels.iter().position(|&label| label > i64::from(i32::MAX)) {
                     let label = labels[position];
                     return Err(self.bad_value("the label of node", position, "below 2^31", label));
                 }
                 notes.push(self.converted("32-bit classes: save them as <i4 to have them mapped"));
-                Ok(labels.iter().map(|&label| label.max(-1) as i32).collect())
+                classes.extend(labels.iter().map(|&label| label.max(-1) as i32));
+                Ok(classes.into())
             }
             _ => {
-                let mut labels = Vec::with_capacity(self.n_values());
+                let mut labels = self.room()?;
                 self.for_each_integer(|position, label| {
                     labels.push(self.label(position, label)?);
                     Ok(())
@@ -316,7 +332,8 @@ impl Array {
     }
 
     fn rows_of_f64(&self, dim: usize, notes: &mut Vec<Note>) -> Result<Dense> {
-        let values: Vec<f32> = self.elements::<f64>()?.iter().map(|&value| value as f32).collect();
+        let mut values = self.room()?;
+        values.extend(self.elements::<f64>()?.iter().map(|&value| value as f32));
         self.check_converted(&values, 0, dim)?;
         notes.push(self.converted("32-bit floats: save them as <f4 to have them mapped"));
         Ok(Dense::from_f32(values, dim)?)

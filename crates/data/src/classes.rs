@@ -18,7 +18,7 @@ pub(crate) fn from_array(array: &Array) -> Result<Vec<i32>> {
         return Err(several_labels(array.path(), n_columns));
     }
     array.check_vector()?;
-    let mut classes = Vec::with_capacity(array.n_values());
+    let mut classes = array.room()?;
     let mut push = |position, value: f64| {
         let class = class_of(value);
         classes.push(class.ok_or_else(|| array.bad_value("the label of row", position, EXPECTED, value))?);

@@ -37,7 +37,7 @@ use kiln_graph::{Duplicates, SelfLoops};
 
 use self::buckets::{LEAST_ROOM, Written, write_csc};
 use self::rest::{Sizes, copy_graph, copy_rest, copy_stored, refuse_options};
-use crate::folder::{check_count, name_of};
+use crate::folder::{check_count, is_there, name_of};
 use crate::format::manifest::{self, Manifest};
 use crate::format::writer::SetWriter;
 use crate::stored::Stored;
@@ -122,7 +122,8 @@ pub struct Converted {
     /// How many buckets the edges were sorted in; 0 for edges that were in CSC order.
     pub n_buckets: usize,
     /// How often the edge list was read, once it was known how many nodes there are: once to count, then
-    /// once for each 256 buckets, or fewer where the memory holds no buffers for as many files.
+    /// once for each 256 buckets, or fewer where the memory holds no buffers for as many files, or the system
+    /// lets fewer be open.
     pub n_readings: usize,
     /// What the user should know.
     pub notes: Vec<Note>,
@@ -140,7 +141,7 @@ pub struct Converted {
 /// - an edge list alone: a file that ends in `.npy`, `.csv` or `.csv.gz`;
 /// - a folder that [`graphbolt::open`] or [`ogb::open`] opens. Its edges are sorted, with the reverse of each
 ///   where OGB's library adds it; text is read line by line, and the arrays of OGB's archives are read whole;
-/// - a folder in kiln's form, which is copied.
+/// - a folder in kiln's form, which is copied once each file was found to have the SHA-256 of its manifest.
 ///
 /// Without options the bytes are those of [`format::write`] for the set that [`open`](crate::open) gives.
 ///
@@ -154,8 +155,8 @@ pub struct Converted {
 /// [`Error::Memory`] for a memory that is too small, with the least that would do;
 /// [`Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set, [`Error::WrongKind`] for
 /// graphs to classify; [`Error::BadValue`], [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`],
-/// [`Error::Metadata`], [`Error::Unsupported`] and [`Error::Io`] for what is wrong in it. Nothing is left
-/// behind.
+/// [`Error::Metadata`], [`Error::Unsupported`], [`Error::HashMismatch`] and [`Error::Io`] for what is wrong in
+/// it. Nothing is left behind.
 pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options) -> Result<Converted> {
     let (input, out) = (input.as_ref(), out.as_ref());
     match recognize(input) {
@@ -174,12 +175,9 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
         let notes = list.notes;
         return commit(set, name_of_file(input), n_nodes, written, Sizes::default(), notes);
     }
-    // Names stand in the manifest; a graph alone has none.
-    if manifest::path_in(input).exists() && input.join("labels.npy").exists() {
+    if is_there(&manifest::path_in(input)) {
         refuse_options(options.keeps_edges())?;
-        let data = format::open(input)?;
-        format::write(&data, out)?;
-        let (n_nodes, n_edges) = (data.graph.n_nodes(), data.graph.n_edges() as usize);
+        let [n_nodes, n_edges] = format::copy(input, out)?;
         let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
         return Ok(converted(n_nodes, written, Vec::new()));
     }
@@ -211,6 +209,9 @@ fn convert_stored(
     let Stored { name, labels, split, features, edges, mut notes } = read(folder)?;
     // That an array is converted on the way to the disk is no news.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
+    if options.symmetrize {
+        notes.retain(|note| !matches!(note, Note::ReverseEdgesNotAdded { .. }));
+    }
     let (n_nodes, n_classes, budget_bytes) = (labels.len(), labels.n_classes(), options.memory_bytes);
     check_count(folder, "the number of nodes", options.n_nodes.unwrap_or(n_nodes), n_nodes)?;
     let needed_bytes = FIXED_BYTES + 16 * n_nodes as u64 + LEAST_ROOM;
@@ -257,7 +258,7 @@ impl Options {
 
 /// The edge list of a folder that has no graph in CSC order.
 pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
-    if folder.join("indptr.npy").exists() {
+    if is_there(&folder.join("indptr.npy")) {
         return Ok(None);
     }
     match EdgeList::in_folder(folder)? {
@@ -279,7 +280,8 @@ fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &Options) -> Res
     Ok(n_nodes)
 }
 
-fn check_node_count(n_nodes: usize) -> Result<()> {
+/// Checks that so many nodes have ids.
+pub(crate) fn check_node_count(n_nodes: usize) -> Result<()> {
     let (n, max) = (n_nodes as u64, u32::MAX.into());
     if n > max {
         return Err(kiln_graph::Error::TooMany { what: "nodes", n, max }.into());

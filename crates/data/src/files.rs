@@ -1,10 +1,10 @@
 //! Reads the files of a set, from a folder or from the program itself.
 
-use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
+use kiln_graph::open_file;
 
 use crate::folder::find;
 use crate::text::Table;
@@ -27,7 +27,10 @@ impl Files<'_> {
                 Some((_, bytes)) => Ok(bytes.to_vec()),
                 None => Err(io::Error::from(io::ErrorKind::NotFound)),
             },
-            Self::Folder(folder) => fs::read(folder.join(name)),
+            Self::Folder(folder) => open_file(folder.join(name)).and_then(|mut file| {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes).map(|_| bytes)
+            }),
         };
         bytes.map_err(|source| Error::Io { path: self.path(name), source })
     }

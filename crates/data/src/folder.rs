@@ -1,5 +1,6 @@
 //! A folder of `.npy` files as a data set, and the checks that all readers share.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,8 +52,11 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let n_nodes = graph.n_nodes();
     let features = open_features(folder, Place::Folder(folder), n_nodes, None, &mut notes)?;
     let path = required(folder, &["labels.npy"], "the class of each node")?;
-    let labels = Array::open(&path)?.labels(&mut notes)?;
-    check_count(&path, "the number of labels", n_nodes, labels.len())?;
+    // Counts are checked before anything is converted: a file that was never filled may state any.
+    let array = Array::open(&path)?;
+    array.check_vector()?;
+    check_count(&path, "the number of labels", n_nodes, array.n_values())?;
+    let labels = array.labels(&mut notes)?;
     let n_classes = labels.iter().max().map_or(0, |&largest| (i64::from(largest) + 1).max(0) as u64);
     let n_classes = check_n_classes(&path, n_classes)?;
     let labels = Labels::new(labels, n_classes);
@@ -97,9 +101,19 @@ pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
     })
 }
 
+/// Whether there is anything of this name, also what cannot be reached, such as a link to nowhere: opening it
+/// then tells why. To take it for absent would be to leave out a part of the set in silence.
+pub(crate) fn is_there(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(_) => true,
+        // Below a file there is nothing.
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
+}
+
 /// The first of these files that the folder has.
 pub(crate) fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
-    names.iter().map(|name| folder.join(name)).find(|path| path.exists())
+    names.iter().map(|name| folder.join(name)).find(|path| is_there(path))
 }
 
 /// The first of these files that the folder has; an error where it has none.
@@ -175,10 +189,14 @@ pub(crate) fn open_features(
 ) -> Result<Arc<dyn FeatureSource>> {
     let names = ["features.npy", "features_indptr.npy"];
     let path = required(folder, &names, "the features of each node")?;
-    let features: Arc<dyn FeatureSource> = if path.ends_with("features.npy") {
-        Arc::new(Array::open(&path)?.rows(notes)?)
+    let array = Array::open(&path)?;
+    let is_dense = path.ends_with("features.npy");
+    let n_rows = if is_dense { array.row_shape()?.0 } else { array.n_values().saturating_sub(1) };
+    check_count(&path, "the number of feature rows", n_nodes, n_rows)?;
+    Ok(if is_dense {
+        Arc::new(array.rows(notes)?)
     } else {
-        let indptr = Array::open(&path)?.offsets(notes)?;
+        let indptr = array.offsets(notes)?;
         let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;
         let columns = Array::open(columns_path)?;
         columns.check_vector()?;
@@ -192,9 +210,7 @@ pub(crate) fn open_features(
         let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
         let sparse = Sparse::new(indptr, columns, values, dim);
         Arc::new(sparse.map_err(|error| place.located(error.into()))?)
-    };
-    check_count(&path, "the number of feature rows", n_nodes, features.n_rows())?;
-    Ok(features)
+    })
 }
 
 pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {

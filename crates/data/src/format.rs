@@ -12,6 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod copy;
 pub(crate) mod manifest;
 mod set;
 mod verify;
@@ -30,6 +31,7 @@ use crate::check::for_each_rows;
 use crate::folder::check_count;
 use crate::{Dataset, Error, Result, Split};
 
+pub(crate) use self::copy::copy;
 pub use self::verify::{Verified, verify};
 
 /// Opens a set in kiln's form, in a time that does not depend on its size: the manifest and the headers of

@@ -8,7 +8,7 @@ use std::str::{FromStr, SplitAsciiWhitespace};
 use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
-use kiln_graph::CscBuilder;
+use kiln_graph::{CscBuilder, open_file};
 
 use crate::relabel::{Relabelled, relabel};
 use crate::text::MAX_LINE_BYTES;
@@ -141,7 +141,7 @@ struct Lines {
 
 impl Lines {
     fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+        let file = open_file(path).map_err(|source| Error::Io { path: path.into(), source })?;
         Ok(Self { path: path.into(), reader: BufReader::new(file), line: 0, bytes: Vec::new() })
     }
 

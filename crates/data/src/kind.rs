@@ -1,7 +1,9 @@
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use kiln_graph::open_file;
 
 use crate::folder::{find, name_of};
 use crate::{Dataset, Error, Result, format, graphbolt, npy, ogb};
@@ -122,7 +124,7 @@ fn has_tu_edges(folder: &Path) -> io::Result<bool> {
 /// A GIN file's first line is the number of graphs; the second, the first graph's number of nodes and class.
 fn kind_of_file(path: &Path) -> io::Result<Option<Kind>> {
     const LONGEST: u64 = 4096;
-    let mut start = BufReader::new(File::open(path)?.take(LONGEST));
+    let mut start = BufReader::new(open_file(path)?.take(LONGEST));
     let mut numbers = || -> io::Result<Option<usize>> {
         let mut line = Vec::new();
         start.read_until(b'\n', &mut line)?;
@@ -133,6 +135,11 @@ fn kind_of_file(path: &Path) -> io::Result<Option<Kind>> {
     Ok((numbers()? == Some(1) && numbers()? == Some(2)).then_some(Kind::Gin))
 }
 
+/// Whether a path is a folder whose files can be asked for: in others any file might be there.
+fn can_enter(path: &Path) -> bool {
+    path.join(".").is_dir()
+}
+
 /// Which folder near this path is a data set, if one is.
 fn hint(path: &Path) -> Option<String> {
     let resolved = path.canonicalize().ok()?;
@@ -141,7 +148,7 @@ fn hint(path: &Path) -> Option<String> {
         return Some(format!("but it lies in {}, which is {kind}: open that", folder.display()));
     }
     let entries = fs::read_dir(path).ok()?.flatten().take(MAX_FOLDERS);
-    let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| can_enter(path)).collect();
     let kinds = folders.iter().map(|folder| Some((folder, kind_of_folder(folder).ok()??)));
     let mut found: Vec<(String, Kind)> =
         kinds.flatten().map(|(folder, kind)| (name_of(folder), kind)).collect();

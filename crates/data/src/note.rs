@@ -26,6 +26,11 @@ pub enum Note {
         /// Why.
         reason: String,
     },
+    /// The reverse edges that OGB's library adds to some sets were not added: which set it is cannot be told.
+    ReverseEdgesNotAdded {
+        /// The folder's name, by which OGB's sets are told.
+        name: String,
+    },
     /// Something that only one kind of data has.
     Other(String),
 }
@@ -39,6 +44,11 @@ impl fmt::Display for Note {
                 "{n_nodes} nodes stand in both {a} and {b}: a score on {b} is not one on unseen nodes"
             ),
             Self::ReverseEdgesAdded { reason } => write!(f, "the reverse of each edge was added: {reason}"),
+            Self::ReverseEdgesNotAdded { name } => write!(
+                f,
+                "no reverse edges were added: {name} is the name of no OGB set that is known; if it is ogbn-products, \
+                add them with Dataset::symmetrize or convert --symmetrize"
+            ),
             Self::Other(text) => f.write_str(text),
         }
     }

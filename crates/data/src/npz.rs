@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use kiln_graph::open_file;
 use zip::ZipArchive;
 
 use crate::arrays::Array;
@@ -25,7 +26,7 @@ impl Npz {
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let io = |source: io::Error| Error::Io { path: path.clone(), source };
-        let file = File::open(&path).map_err(io)?;
+        let file = open_file(&path).map_err(io)?;
         let file_bytes = file.metadata().map_err(io)?.len();
         let archive = ZipArchive::new(BufReader::new(file)).map_err(|error| io(error.into()))?;
         Ok(Self { path, file_bytes, archive })

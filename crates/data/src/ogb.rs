@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kiln_feature::Labels;
 use kiln_graph::NodeId;
 
-use crate::folder::{check_count, check_split, find, name_of, required};
+use crate::folder::{check_count, check_split, find, is_there, name_of, required};
 use crate::npz::Npz;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::text::Table;
@@ -26,8 +26,8 @@ const OF_SEVERAL_TYPES: [&str; 2] = ["triplet-type-list.csv.gz", "edge_index_dic
 /// sets, version 1.3.6). Only sets of text files have the row's effect there.
 const REVERSED: [&str; 2] = ["products", "proteins"];
 
-/// OGB's other sets for node classification.
-const NOT_REVERSED: [&str; 3] = ["arxiv", "papers100M", "mag"];
+/// The sets whose edges it leaves as they are.
+const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 
 /// Opens an OGB folder. The text files are `.csv.gz` or `.csv`:
 ///
@@ -42,8 +42,8 @@ const NOT_REVERSED: [&str; 3] = ["arxiv", "papers100M", "mag"];
 ///
 /// Everything is read into memory. The edges are as given, but for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note; a self loop stays single where
-/// OGB's library doubles it. The folder's name tells which set it is, `_pyg` or `_dgl` behind it set aside;
-/// where it is none of OGB's, a note says that nothing was added. Years, edge features and `mapping` are not read.
+/// OGB's library doubles it. The set is told by the folder's name: a name that is none of OGB's gives a note that
+/// nothing was added. Years, edge features and `mapping` are not read.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for sets of several node or edge types, with several labels a node or without
@@ -85,14 +85,15 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     let raw_folder = folder.join("raw");
     check_supported(folder, &raw_folder)?;
     let mut notes = Vec::new();
-    let is_text = !raw_folder.join(ARCHIVE).exists();
+    let is_text = !is_there(&raw_folder.join(ARCHIVE));
     let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
     let n_nodes = raw.classes.len();
     let name = name_of(folder);
-    if is_text {
-        let (is_symmetrized, note) = reverse_edges(&name);
-        raw.edges.is_symmetrized = is_symmetrized;
-        notes.extend(note);
+    if is_text && REVERSED.contains(&set_name(&name)) {
+        raw.edges.is_symmetrized = true;
+        notes.push(Note::ReverseEdgesAdded { reason: format!("OGB's own library does so for {name}") });
+    } else if is_text && !AS_GIVEN.contains(&set_name(&name)) {
+        notes.push(Note::ReverseEdgesNotAdded { name: name.clone() });
     }
     let n_classes = classes::n_classes(&raw.classes);
     let labels = Labels::new(raw.classes, n_classes);
@@ -137,24 +138,11 @@ fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether OGB's library adds reverse edges to the set in the folder of this name, and what to say of it. The
-/// name is all that tells which set it is; the library's older versions put `_pyg` or `_dgl` behind it.
-fn reverse_edges(folder_name: &str) -> (bool, Option<Note>) {
-    let name = folder_name;
+/// What OGB calls the set in a folder of this name: `products` for `ogbn_products`, and for `ogbn_products_pyg`
+/// and `ogbn_products_dgl`, which older versions of its library made.
+fn set_name(name: &str) -> &str {
     let name = name.strip_prefix("ogbn").map_or(name, |rest| rest.trim_start_matches(['_', '-']));
-    let name = name.strip_suffix("_pyg").or_else(|| name.strip_suffix("_dgl")).unwrap_or(name);
-    if REVERSED.contains(&name) {
-        let reason = format!("OGB's own library does so for {folder_name}");
-        return (true, Some(Note::ReverseEdgesAdded { reason }));
-    }
-    let unknown = || {
-        Note::Other(format!(
-            "{folder_name} is none of OGB's names: no reverse edges were added. For a set to which OGB's \
-             library adds them, such as ogbn_products, give the folder OGB's name, or add them with \
-             Dataset::symmetrize or cargo xtask data convert --symmetrize"
-        ))
-    };
-    (false, (!NOT_REVERSED.contains(&name)).then(unknown))
+    ["_pyg", "_dgl"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
 fn read_text(raw: &Path) -> Result<Raw> {
@@ -239,12 +227,12 @@ fn no_features(path: &Path, name: &str) -> Error {
 fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
     let has_tables = find(folder, &["train.csv.gz", "train.csv"]).is_some();
     let pickled = folder.join("split_dict.pt");
-    if pickled.exists() && !has_tables {
+    if is_there(&pickled) && !has_tables {
         let what = "a split that only Python reads".into();
         let instead = "save its parts as train.csv.gz, valid.csv.gz and test.csv.gz, a line a node".into();
         return Err(Error::Unsupported { path: pickled, what, instead });
     }
-    if pickled.exists() {
+    if is_there(&pickled) {
         notes.push(Note::Other(format!(
             "{}: the text files next to it were read; OGB's library would take this one",
             pickled.display()

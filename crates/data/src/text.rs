@@ -1,12 +1,12 @@
 //! Tables of numbers in text files, plain or compressed with gzip, with errors that name the line.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use flate2::read::MultiGzDecoder;
+use kiln_graph::open_file;
 
 use crate::{Error, Result};
 
@@ -32,7 +32,7 @@ impl Table {
     /// Opens a file whose fields are separated by commas; one whose name ends in `.gz` is decompressed.
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let file = File::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let file = open_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
         let is_gz = path.extension().is_some_and(|extension| extension == "gz");
         let bytes: Box<dyn Read> =
             if is_gz { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };

@@ -2,11 +2,11 @@
 //! kilobytes from anywhere: what a file may grow to is limited.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use granit_parser::{Event, Parser, ScalarStyle};
+use kiln_graph::open_file;
 
 use crate::{Error, Result};
 
@@ -43,7 +43,7 @@ impl Yaml {
     /// read or are too long.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let mut text = String::new();
-        let file = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
+        let file = open_file(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
         let n_bytes = file.map_err(|source| Error::Io { path: path.to_owned(), source })?;
         if n_bytes as u64 > MAX_FILE_BYTES {
             return Err(Error::Metadata {

@@ -213,6 +213,23 @@ fn sparse_features_are_copied_with_their_element_types_changed() {
     assert!(!root.path().join("no").exists());
 }
 
+#[test]
+fn a_graph_alone_in_the_form_is_copied_with_its_manifest() {
+    let root = tempfile::tempdir().unwrap();
+    let (first, second) = (root.path().join("first"), root.path().join("second"));
+    let source = EdgeChunk { srcs: vec![0, 2, 1], dsts: vec![1, 1, 0], ..EdgeChunk::default() };
+    let source = Fickle { readings: 0.into(), first: source.clone(), then: source };
+    convert::write_graph(&source, 3, "a name of its own", &first, &Options::default()).unwrap();
+    // What a program may add by hand stays too.
+    let manifest = fs::read_to_string(first.join("kiln.json")).unwrap();
+    let named = manifest.replace("\"edge_type_names\": []", "\"edge_type_names\": [\n    \"near\"\n  ]");
+    assert_ne!(manifest, named);
+    fs::write(first.join("kiln.json"), named).unwrap();
+    let converted = convert(&first, &second, &Options::default()).unwrap();
+    assert_eq!((converted.n_nodes, converted.n_edges, converted.n_buckets), (3, 3, 0));
+    assert!(contents(&first) == contents(&second));
+}
+
 /// A source that gives other edges, or broken chunks, from some reading on.
 struct Fickle {
     readings: std::cell::Cell<usize>,

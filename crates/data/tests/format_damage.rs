@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kiln_data::convert::{Options, convert};
 use kiln_data::npy::{self, Element};
 use kiln_data::{Dataset, Error, Names, Split, format};
 use kiln_feature::{Dense, FeatureSource, Labels, Sparse};
@@ -70,6 +71,20 @@ fn a_truncated_array_is_refused_when_it_is_opened() {
         }
         fs::write(path, [&whole[..], b"more"].concat()).unwrap();
         assert!(matches!(format::open(folder), Err(Error::Npy { .. })));
+    });
+}
+
+#[test]
+fn converting_a_damaged_set_is_refused() {
+    for_each_array(|folder, path| {
+        let mut bytes = fs::read(path).unwrap();
+        let at = bytes.len() - 1;
+        bytes[at] ^= 1;
+        fs::write(path, bytes).unwrap();
+        let out = folder.with_extension("out");
+        let error = convert(folder, &out, &Options::default()).unwrap_err();
+        assert!(matches!(&error, Error::HashMismatch { path: at, .. } if at == path), "{error}");
+        assert!(!out.exists());
     });
 }
 

@@ -256,3 +256,35 @@ fn validating_reads_what_opening_does_not() {
     put(at, "indptr.npy", &[0_i64, 0, 5, 4, 4], &[5]);
     check("indptr falls at node 2: 5 is followed by 4");
 }
+
+/// Makes a file of the length that the header asks for, without filling it.
+fn put_unfilled(folder: &Path, name: &str, descr: &str, shape: &str, data_bytes: u64) {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let mut bytes = [&b"\x93NUMPY\x01\x00\x76\x00"[..], format!("{header:117}\n").as_bytes()].concat();
+    assert_eq!(bytes.len(), 128);
+    let mut file = fs::File::create(folder.join(name)).unwrap();
+    std::io::Write::write_all(&mut file, &std::mem::take(&mut bytes)).unwrap();
+    file.set_len(128 + data_bytes).unwrap();
+}
+
+#[test]
+fn a_file_that_was_never_filled_is_refused_by_its_count() {
+    let check = |name: &str, descr: &str, shape: &str, data_bytes: u64, expected: &str| {
+        let folder = folder();
+        let at = folder.path();
+        put_unfilled(at, name, descr, shape, data_bytes);
+        let error = npy::open(at).unwrap_err().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+    };
+    let labels = "the number of labels is 4398046511104, expected 4";
+    check("labels.npy", "|u1", "(4398046511104,)", 1 << 42, labels);
+    let rows = "the number of feature rows is 549755813888, expected 4";
+    check("features.npy", "<f8", "(549755813888, 1)", 1 << 42, rows);
+    check("indptr.npy", "<i4", "(1099511627776,)", 1 << 42, "1099511627775 nodes do not fit");
+    let folder = folder();
+    let at = folder.path();
+    fs::remove_file(at.join("features.npy")).unwrap();
+    put_unfilled(at, "features_indptr.npy", "<i4", "(1099511627776,)", 1 << 42);
+    let error = npy::open(at).unwrap_err().to_string();
+    assert!(error.contains("the number of feature rows is 1099511627775, expected 4"), "{error}");
+}

@@ -1,4 +1,5 @@
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,16 +33,30 @@ pub struct Mapping {
     path: Arc<PathBuf>,
 }
 
+/// Opens a file for reading, as [`Mapping::open`] does. What is no regular file is refused before it is opened:
+/// opening a pipe would wait for somebody to write to it.
+///
+/// # Errors
+/// That of the system, or one of the kind [`io::ErrorKind::InvalidInput`] that says that it is no regular file.
+pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    if !fs::metadata(path)?.is_file() {
+        let said = "is no regular file, which is the only kind that is read";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
+    }
+    File::open(path)
+}
+
 impl Mapping {
     /// Maps a file. The file must not be changed or truncated while the mapping lives: that is outside
     /// what kiln promises, as it is for every user of memory-mapped files.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be opened or mapped.
+    /// [`Error::Io`] when the file is no regular file, or cannot be opened or mapped.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), source };
-        Self::of_file(&File::open(path).map_err(io)?, path)
+        Self::of_file(&open_file(path).map_err(io)?, path)
     }
 
     /// Maps a file that is open for reading. `path` is what messages call it; the file need not have that

@@ -29,6 +29,12 @@ pub(super) const LEAST_ROOM: u64 = 1 << 12;
 /// The least that the buffer of a bucket's file is given.
 const LEAST_FILE_BUFFER: u64 = 1 << 12;
 
+/// Files that may still be opened when the buckets have theirs: a text file is opened for each reading.
+const SPARE_FILES: usize = 8;
+
+/// The file that a bucket's edges are appended to.
+type BucketFile = (PathBuf, BufWriter<File>);
+
 /// What came of the edges of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Written {
@@ -54,11 +60,12 @@ pub(super) fn write_csc(
     let mut written = Written { n_coo_edges: conversion.n_coo_edges, n_readings: 1, ..Written::default() };
     let mut first_node = 0;
     while first_node < n_nodes {
-        let buckets = conversion.next_buckets(first_node)?;
+        let mut buckets = conversion.next_buckets(first_node)?;
+        let files = conversion.open_files(&mut buckets, set)?;
         first_node = buckets.last().map_or(n_nodes, |bucket| bucket.nodes.end);
         written.n_buckets += buckets.len();
         written.n_readings += usize::from(buckets.iter().any(|bucket| bucket.n_edges > 0));
-        conversion.convert(&buckets, &mut output, set)?;
+        conversion.convert(&buckets, files, &mut output)?;
     }
     written.n_edges = output.finish(&conversion.counts, set)?;
     Ok(written)
@@ -167,7 +174,7 @@ impl<'a> Conversion<'a> {
     }
 
     /// Reads the list once and appends the edges into some buckets to the arrays.
-    fn convert(&mut self, buckets: &[Bucket], output: &mut Output, set: &SetWriter) -> Result<()> {
+    fn convert(&mut self, buckets: &[Bucket], files: Vec<BucketFile>, output: &mut Output) -> Result<()> {
         let largest = buckets.iter().map(|bucket| bucket.n_edges).max().unwrap_or(0);
         if let [bucket] = buckets {
             let mut sorter = Sorter::new(self.data, largest);
@@ -185,9 +192,9 @@ impl<'a> Conversion<'a> {
             self.counts = counts;
             return Ok(());
         }
-        let files = self.spill(buckets, set)?;
+        let paths = self.spill(buckets, files)?;
         let mut sorter = Sorter::new(self.data, largest);
-        for (bucket, path) in buckets.iter().zip(files) {
+        for (bucket, path) in buckets.iter().zip(paths) {
             let counts = &mut self.counts[bucket.nodes.clone()];
             sorter.start(counts, bucket.nodes.start);
             read_edges(&path, self.data, |edge| sorter.put(counts, edge))?;
@@ -197,16 +204,34 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// Appends each edge into some buckets to the file of its bucket.
-    fn spill(&self, buckets: &[Bucket], set: &SetWriter) -> Result<Vec<PathBuf>> {
+    /// Makes a file for each bucket; a single one needs none. Where the system lets no more files be open, the
+    /// buckets without one are left to the next group.
+    fn open_files(&self, buckets: &mut Vec<Bucket>, set: &SetWriter) -> Result<Vec<BucketFile>> {
+        let mut files: Vec<BucketFile> = Vec::with_capacity(buckets.len());
         let buffer_bytes = (self.room_bytes as usize / buckets.len()).min(BUFFER_BYTES);
-        let paths: Vec<PathBuf> =
-            (0..buckets.len()).map(|bucket| set.folder().join(format!("bucket-{bucket}"))).collect();
-        let mut files = Vec::with_capacity(buckets.len());
-        for path in &paths {
-            let file = File::create_new(path).map_err(io_error(path))?;
-            files.push(BufWriter::with_capacity(buffer_bytes, file));
+        let n_files = if buckets.len() > 1 { buckets.len() } else { 0 };
+        while files.len() < n_files {
+            let path = set.folder().join(format!("bucket-{}", files.len()));
+            match File::create_new(&path) {
+                Ok(file) => files.push((path, BufWriter::with_capacity(buffer_bytes, file))),
+                Err(error) if has_too_many_files(&error) => {
+                    let n_kept =
+                        Some(files.len().saturating_sub(SPARE_FILES)).filter(|&n| n > 1).unwrap_or(0);
+                    for (path, file) in files.drain(n_kept..) {
+                        drop(file);
+                        fs::remove_file(&path).map_err(io_error(&path))?;
+                    }
+                    buckets.truncate(n_kept.max(1));
+                    break;
+                }
+                Err(error) => return Err(io_error(&path)(error)),
+            }
         }
+        Ok(files)
+    }
+
+    /// Appends each edge into some buckets to the file of its bucket.
+    fn spill(&self, buckets: &[Bucket], mut files: Vec<BucketFile>) -> Result<Vec<PathBuf>> {
         let nodes = buckets[0].nodes.start..buckets[buckets.len() - 1].nodes.end;
         self.for_each_chunk(self.counts.len(), |chunk, _| {
             self.for_each_edge(chunk, |edge| {
@@ -215,13 +240,12 @@ impl<'a> Conversion<'a> {
                     return Ok(());
                 }
                 let bucket = buckets.partition_point(|bucket| bucket.nodes.end <= dst);
-                write_edge(&mut files[bucket], edge, self.data).map_err(io_error(&paths[bucket]))
+                let (path, file) = &mut files[bucket];
+                write_edge(file, edge, self.data).map_err(io_error(path))
             })
         })?;
-        for (file, path) in files.iter_mut().zip(&paths) {
-            file.flush().map_err(io_error(path))?;
-        }
-        Ok(paths)
+        let finish = |(path, mut file): BucketFile| file.flush().map_err(io_error(&path)).map(|()| path);
+        files.into_iter().map(finish).collect()
     }
 
     /// The list's chunks, checked, with the number of edges before each.
@@ -257,6 +281,13 @@ impl<'a> Conversion<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether the system refused a file because the process, or all together, have too many open.
+fn has_too_many_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    cfg!(unix) && matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 /// A source of the user's own may give what it should not.

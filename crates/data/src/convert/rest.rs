@@ -7,7 +7,9 @@ use kiln_feature::Labels;
 
 use crate::arrays::Array;
 use crate::check::{Place, VALUES_AT_ONCE, bad_dim, check_split};
-use crate::folder::{check_count, check_n_classes, find, open_features, open_graph, open_split, required};
+use crate::folder::{
+    check_count, check_n_classes, find, is_there, open_features, open_graph, open_split, required,
+};
 use crate::format::manifest::ElementType;
 use crate::format::writer::{ArrayWriter, SetWriter};
 use crate::npy::DType;
@@ -50,7 +52,7 @@ pub(super) fn copy_rest(
     notes: &mut Vec<Note>,
 ) -> Result<Sizes> {
     let names = FEATURES.iter().chain(&["labels.npy"]).chain(PARTS.iter().flat_map(|(_, names)| names));
-    if !names.into_iter().any(|name| folder.join(name).exists()) {
+    if !names.into_iter().any(|name| is_there(&folder.join(name))) {
         return Ok(Sizes::default());
     }
     let dim = copy_features(folder, n_nodes, set)?;

@@ -211,11 +211,12 @@ impl EdgeList {
     /// The graph that a builder for so many nodes makes of the edges.
     pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>) -> Result<Csc> {
         let n_edges = self.n_edges.unwrap_or(0);
-        let mut all = EdgeChunk {
-            srcs: Vec::with_capacity(n_edges),
-            dsts: Vec::with_capacity(n_edges),
-            ..EdgeChunk::default()
-        };
+        let mut all = EdgeChunk::default();
+        for ends in [&mut all.srcs, &mut all.dsts] {
+            ends.try_reserve_exact(n_edges).map_err(|_| Error::OutOfMemory {
+                what: format!("the {n_edges} edges of {}", self.path.display()),
+            })?;
+        }
         self.for_each_chunk(n_nodes, &mut |chunk| {
             all.srcs.append(&mut chunk.srcs);
             all.dsts.append(&mut chunk.dsts);

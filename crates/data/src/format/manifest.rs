@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use kiln_feature::MAX_DIM;
+use kiln_graph::open_file;
 use serde::{Deserialize, Serialize};
 
-use crate::folder::check_n_classes;
+use crate::folder::{check_n_classes, is_there};
 use crate::npy::DType;
 use crate::{Error, Result};
 
@@ -17,6 +18,9 @@ pub(crate) const FILE_NAME: &str = "kiln.json";
 
 /// The version of the form that is written, and the only one that is read.
 pub(crate) const VERSION: u32 = 1;
+
+/// The longest that a manifest may be.
+const MAX_BYTES: usize = 16 << 20;
 
 /// Everything about a set but its arrays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,13 +162,14 @@ impl Manifest {
             format: u32,
         }
         let path = folder.join(FILE_NAME);
-        let bytes = fs::read(&path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => Error::Missing {
+        let bytes = read_bytes(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound if !is_there(&path) => Error::Missing {
                 folder: folder.to_owned(),
                 expected: format!("{FILE_NAME} (the manifest of a set in kiln's own form)"),
             },
             _ => Error::Io { path: path.clone(), source },
         })?;
+        check_length(&path, &bytes)?;
         let bad = |source| Error::Manifest { path: path.clone(), source };
         // Another version may have other keys, so its number is read alone.
         let Versioned { format } = serde_json::from_slice(&bytes).map_err(bad)?;
@@ -177,11 +182,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The bytes of the file.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    /// The bytes of the file at `path`.
+    pub(crate) fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self).expect("a manifest should be JSON");
         bytes.push(b'\n');
-        bytes
+        check_length(path, &bytes)?;
+        Ok(bytes)
     }
 
     /// Whether there is nothing but the topology.
@@ -290,7 +296,7 @@ impl Manifest {
     /// An array that is there but not listed would be taken for part of the set by other readers.
     fn check_unlisted(&self, folder: &Path, path: &Path) -> Result<()> {
         let is_unlisted =
-            |known: &&Known| !self.files.contains_key(known.name) && folder.join(known.name).exists();
+            |known: &&Known| !self.files.contains_key(known.name) && is_there(&folder.join(known.name));
         match KNOWN.iter().find(is_unlisted) {
             None => Ok(()),
             Some(Known { name, .. }) => Err(Error::Metadata {
@@ -301,6 +307,30 @@ impl Manifest {
             }),
         }
     }
+}
+
+/// The bytes of a file; of a longer one than a manifest may be, one more than that.
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn check_length(path: &Path, bytes: &[u8]) -> Result<()> {
+    if bytes.len() > MAX_BYTES {
+        return Err(Error::Metadata {
+            path: path.to_owned(),
+            key: "its length".into(),
+            expected: format!("at most {MAX_BYTES} bytes: give classes and edge types shorter names or none"),
+            found: "more".into(),
+        });
+    }
+    Ok(())
+}
+
+/// The names of the arrays that a set may have.
+pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|known| known.name)
 }
 
 /// Where the manifest of a folder would be.

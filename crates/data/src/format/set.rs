@@ -101,6 +101,17 @@ impl Set {
         Ok(Arc::new(Dense::new(rows, dim).map_err(located)?))
     }
 
+    /// Checks what [`Set::dataset`] does of the arrays, also of a graph alone.
+    pub(super) fn check(&self) -> Result<()> {
+        self.graph()?;
+        self.manifest.dim.map_or(Ok(()), |dim| self.features(dim).map(drop))
+    }
+
+    /// An array, where the set has it.
+    pub(super) fn array(&self, name: &str) -> Option<&Array> {
+        self.arrays.get(name)
+    }
+
     fn optional<T: bytemuck::Pod>(&self, name: &str) -> Result<Option<Buf<T>>> {
         self.arrays.contains_key(name).then(|| self.values(name)).transpose()
     }

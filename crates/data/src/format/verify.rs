@@ -4,6 +4,7 @@ use super::manifest::{self, Manifest};
 use super::set::Set;
 use super::writer::sha256;
 use crate::check::{Place, check_graph, check_split, check_values};
+use crate::folder::is_there;
 use crate::{Error, Note, Result, npy};
 
 /// What [`verify`] found to be sound.
@@ -32,7 +33,7 @@ pub struct Verified {
 pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
     let folder = folder.as_ref();
     let place = Place::Folder(folder);
-    if !manifest::path_in(folder).exists() {
+    if !is_there(&manifest::path_in(folder)) {
         let mut data = npy::open(folder)?;
         check_values(&data, place)?;
         check_split(place, &data.split, &data.labels, &mut Vec::new())?;
@@ -56,7 +57,8 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
     Ok(Verified { n_nodes, n_edges, n_hashed: set.manifest.files.len(), notes })
 }
 
-fn check_hashes(folder: &Path, manifest: &Manifest) -> Result<()> {
+/// Checks that each file is the one that the manifest was written for.
+pub(super) fn check_hashes(folder: &Path, manifest: &Manifest) -> Result<()> {
     for (name, entry) in &manifest.files {
         let path = folder.join(name);
         let got = sha256(&path)?;

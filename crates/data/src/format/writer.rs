@@ -7,9 +7,11 @@ use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
+use kiln_graph::open_file;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{ElementType, Entry, FILE_NAME, Manifest};
+use crate::folder::is_there;
 use crate::{Error, Result, npy};
 
 /// Bytes that are reserved for a header: what [`npy::header`] takes for any lengths of one or two
@@ -45,14 +47,18 @@ impl SetWriter {
         };
         let is_free = match fs::read_dir(&target) {
             Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            // A link to nowhere is no free name.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => !is_there(&target),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
             Err(error) => return Err(io_error(&target)(error)),
         };
         if !is_free {
             return Err(Error::NotEmpty { path: target });
         }
+        let new: Vec<&Path> = parent.ancestors().take_while(|folder| !is_there(folder)).collect();
         fs::create_dir_all(parent).map_err(io_error(parent))?;
+        // The name of each folder that was made stands in the one above it.
+        new.into_iter().filter_map(Path::parent).try_for_each(sync_folder)?;
         // Another process may have left a folder of the same number behind, or be at work in one.
         for attempt in 0_u64.. {
             let mut unfinished = name.to_owned();
@@ -101,8 +107,9 @@ impl SetWriter {
         manifest.files = std::mem::take(&mut self.files);
         let path = self.folder.join(FILE_NAME);
         manifest.check(&path)?;
+        let bytes = manifest.to_bytes(&path)?;
         let mut file = File::create_new(&path).map_err(io_error(&path))?;
-        file.write_all(&manifest.to_bytes()).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
         sync_folder(&self.folder)?;
         // An empty folder gives way to the new one; one that was filled meanwhile does not.
         fs::rename(&self.folder, &self.target).map_err(|source| match source.kind() {
@@ -200,7 +207,7 @@ impl ArrayWriter {
 
 /// The SHA-256 of a file, in lower-case hexadecimal.
 pub(crate) fn sha256(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(io_error(path))?;
+    let mut file = open_file(path).map_err(io_error(path))?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
