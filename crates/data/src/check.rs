@@ -68,7 +68,7 @@ impl Place<'_> {
                 "the source of edge",
                 edge,
                 format!("a node, {}", below(n_nodes)),
-                node,
+                stored_id(node),
             ),
             Error::Graph(Graph::LengthMismatch { what, expected, got }) => Error::Inconsistent {
                 file: self.file(&[&format!("{what}.npy")]),
@@ -104,6 +104,14 @@ impl Place<'_> {
             }
             other => other,
         }
+    }
+}
+
+/// An id as its file may hold it: 32-bit ids are mapped as unsigned, and a negative one is then very large.
+fn stored_id(id: u32) -> String {
+    match id as i32 {
+        signed @ ..0 => format!("{signed} ({id} as <u4)"),
+        _ => id.to_string(),
     }
 }
 
@@ -146,7 +154,8 @@ pub(crate) fn check_split(
                 true => "a node that has a label".into(),
                 false => format!("a node, 0 to {} - 1", classes.len()),
             };
-            let (path, found) = (place.part(name), format!("node {}", node.0));
+            let id = if let Place::Folder(_) = place { stored_id(node.0) } else { node.0.to_string() };
+            let (path, found) = (place.part(name), format!("node {id}"));
             return Err(Error::BadValue { path, what, position: position as u64, expected, found });
         }
     }
