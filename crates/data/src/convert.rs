@@ -37,7 +37,7 @@ use kiln_graph::{Duplicates, SelfLoops};
 
 use self::buckets::{LEAST_ROOM, Written, write_csc};
 use self::rest::{Sizes, copy_graph, copy_rest, copy_stored, refuse_options};
-use crate::folder::{check_count, name_of};
+use crate::folder::{check_count, name_of, note_left_aside};
 use crate::format::manifest::{self, Manifest};
 use crate::format::writer::SetWriter;
 use crate::stored::Stored;
@@ -185,6 +185,7 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
     }
     let mut set = SetWriter::create(out)?;
     let mut notes = Vec::new();
+    note_left_aside(input, &mut notes);
     let Some(list) = edge_list_of(input)? else {
         refuse_options(options.keeps_edges())?;
         let [n_nodes, n_edges] = copy_graph(input, &mut set)?;

@@ -215,6 +215,34 @@ fn features_of_64_bits_that_are_no_finite_number_of_32_are_refused() {
 }
 
 #[test]
+fn files_that_others_are_read_in_place_of_are_noted() {
+    let folder = folder();
+    let at = folder.path();
+    for name in ["edges.csv", "features_indptr.npy", "train_idx.npy", "test_idx.npy"] {
+        fs::write(at.join(name), "not read").unwrap();
+    }
+    let aside = |name: &str, taken: &str| {
+        let (aside, taken) = (at.join(name), at.join(taken));
+        Note::Other(format!(
+            "{} is left aside: {} is read in its place",
+            aside.display(),
+            taken.display()
+        ))
+    };
+    let expected = [
+        aside("edges.csv", "indptr.npy"),
+        aside("features_indptr.npy", "features.npy"),
+        aside("train_idx.npy", "train.npy"),
+        aside("test_idx.npy", "test.npy"),
+    ];
+    let data = npy::open(at).unwrap();
+    check(&data);
+    assert_eq!(data.notes, expected);
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(convert(at, root.path().join("out"), &Options::default()).unwrap().notes, expected);
+}
+
+#[test]
 fn a_missing_file_is_named_with_what_it_is_for() {
     for (name, expected) in [
         ("indptr.npy", "has no indptr.npy (where each node's in-edges start)"),
