@@ -207,7 +207,8 @@ fn edges_in_text_beside_an_archive_are_left_aside_with_a_note() {
     let folder = ogb_of_archives(feature);
     fs::write(folder.1.join("raw/edge.csv.gz"), "not read").unwrap();
     let notes = check(&folder).notes;
-    let is_it = |said: &str| said.contains("edge.csv.gz is left aside: ") && said.contains("data.npz is read");
+    let is_it =
+        |said: &str| said.contains("edge.csv.gz is left aside: ") && said.contains("data.npz is read");
     assert!(matches!(&notes[..], [Note::Other(said)] if is_it(said)), "{notes:?}");
 }
 

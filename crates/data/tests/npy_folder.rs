@@ -223,11 +223,7 @@ fn files_that_others_are_read_in_place_of_are_noted() {
     }
     let aside = |name: &str, taken: &str| {
         let (aside, taken) = (at.join(name), at.join(taken));
-        Note::Other(format!(
-            "{} is left aside: {} is read in its place",
-            aside.display(),
-            taken.display()
-        ))
+        Note::Other(format!("{} is left aside: {} is read in its place", aside.display(), taken.display()))
     };
     let expected = [
         aside("edges.csv", "indptr.npy"),
