@@ -146,8 +146,8 @@ pub struct Converted {
 ///
 /// `edges.npy` is `[2, n_edges]` or `[n_edges, 2]` in any order, `src.npy` and `dst.npy` are `[n_edges]`, all
 /// of integers. A text file has a source, a destination and perhaps a weight in each line; a first line
-/// of names is skipped. `weights.npy` (`f32`) and `edge_types.npy` (`u8`) beside an edge list are in its
-/// order.
+/// of names, which start with a letter or `_`, is skipped. `weights.npy` (`f32`) and `edge_types.npy` (`u8`)
+/// beside an edge list are in its order.
 ///
 /// # Errors
 /// [`Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
