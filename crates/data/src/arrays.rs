@@ -299,7 +299,7 @@ impl Array {
     pub(crate) fn label(&self, position: usize, label: i128) -> Result<i32> {
         let least = if self.dtype() == DType::I32 { i128::from(i32::MIN) } else { -1 };
         i32::try_from(label.max(least))
-            .map_err(|_| self.bad_value("the label of node", position, "below 2^31", "more"))
+            .map_err(|_| self.bad_value("the label of node", position, "below 2^31", label))
     }
 
     /// Rows of features, `[n_rows, dim]` or `[n_rows]` for one column.

@@ -68,7 +68,7 @@ impl Place<'_> {
                 "the source of edge",
                 edge,
                 format!("a node, {}", below(n_nodes)),
-                node,
+                stored_id(node),
             ),
             Error::Graph(Graph::LengthMismatch { what, expected, got }) => Error::Inconsistent {
                 file: self.file(&[&format!("{what}.npy")]),
@@ -104,6 +104,14 @@ impl Place<'_> {
             }
             other => other,
         }
+    }
+}
+
+/// An id as its file may hold it: 32-bit ids are mapped as unsigned, and a negative one is then very large.
+fn stored_id(id: u32) -> String {
+    match id as i32 {
+        signed @ ..0 => format!("{signed} ({id} as <u4)"),
+        _ => id.to_string(),
     }
 }
 
@@ -147,7 +155,10 @@ pub(crate) fn check_split(
                 false => format!("a node, 0 to {} - 1", classes.len()),
             };
             let path = nodes.path().map_or_else(|| place.part(name), Path::to_owned);
-            let found = format!("node {}", node.0);
+            // Only the ids of a mapped file may be negative numbers that are read as others.
+            let is_stored = matches!(place, Place::Folder(_)) || nodes.path().is_some();
+            let id = if is_stored { stored_id(node.0) } else { node.0.to_string() };
+            let found = format!("node {id}");
             return Err(Error::BadValue { path, what, position: position as u64, expected, found });
         }
     }

@@ -37,7 +37,7 @@ use kiln_graph::{Duplicates, SelfLoops};
 
 use self::buckets::{LEAST_ROOM, Written, write_csc};
 use self::rest::{Sizes, copy_graph, copy_rest, copy_stored, refuse_options};
-use crate::folder::{check_count, is_there, name_of};
+use crate::folder::{check_count, is_there, name_of, note_left_aside};
 use crate::format::manifest::{self, Manifest};
 use crate::format::writer::SetWriter;
 use crate::stored::Stored;
@@ -147,8 +147,8 @@ pub struct Converted {
 ///
 /// `edges.npy` is `[2, n_edges]` or `[n_edges, 2]` in any order, `src.npy` and `dst.npy` are `[n_edges]`, all
 /// of integers. A text file has a source, a destination and perhaps a weight in each line; a first line
-/// of names is skipped. `weights.npy` (`f32`) and `edge_types.npy` (`u8`) beside an edge list are in its
-/// order.
+/// of names, which start with a letter or `_`, is skipped. `weights.npy` (`f32`) and `edge_types.npy` (`u8`)
+/// beside an edge list are in its order.
 ///
 /// # Errors
 /// [`Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
@@ -183,6 +183,7 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
     }
     let mut set = SetWriter::create(out)?;
     let mut notes = Vec::new();
+    note_left_aside(input, &mut notes);
     let Some(list) = edge_list_of(input)? else {
         refuse_options(options.keeps_edges())?;
         let [n_nodes, n_edges] = copy_graph(input, &mut set)?;

@@ -118,8 +118,9 @@ impl Dataset {
     }
 
     /// The same set with each feature row divided by its sum, in memory: bags of words become frequencies, as
-    /// with PyG's `NormalizeFeatures`, which also lifts negative values to 0 and leaves sums below 1. A row
-    /// whose sum is 0 stays as it is. Sparse rows stay sparse, others become 32-bit floats.
+    /// with PyG's `NormalizeFeatures`, which before that subtracts the least value of the whole matrix from
+    /// all of it, and divides by 1 where a sum is below 1. A row whose sum is 0 stays as it is. Sparse rows
+    /// stay sparse, others become 32-bit floats.
     ///
     /// # Errors
     /// [`Error::BadValue`] for a row with a negative value, whose sum says nothing;

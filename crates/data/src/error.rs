@@ -99,7 +99,7 @@ pub enum Error {
         instead: String,
     },
     /// A line of a text file is not what it should be.
-    #[error("{path}, line {line}: {found:?}, expected {expected}")]
+    #[error("{path}, line {line}: {found:?}, expected {expected} (correct the line or make the file again)")]
     BadLine {
         /// The file.
         path: PathBuf,
@@ -125,7 +125,10 @@ pub enum Error {
         found: String,
     },
     /// An array or file does not fit the others.
-    #[error("{file}: {what} is {got}, expected {expected}", file = file.display())]
+    #[error(
+        "{file}: {what} is {got}, expected {expected}: correct the one that is wrong",
+        file = file.display()
+    )]
     Inconsistent {
         /// The file.
         file: PathBuf,

@@ -30,7 +30,8 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 /// [`convert`](crate::convert::convert()) describes it: the graph is then built in memory, and weights and
 /// types are in the order of the list.
 ///
-/// What is copied stands in [`Dataset::notes`], as do splits that overlap. Labels and splits are read and
+/// What is copied stands in [`Dataset::notes`], as do splits that overlap and files that others are read in
+/// place of. Labels and splits are read and
 /// checked. Edges and features are not: samplers check each id that they meet, and
 /// [`Dataset::validate`] reads everything.
 ///
@@ -41,6 +42,7 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     let folder = folder.as_ref();
     let mut notes = Vec::new();
+    note_left_aside(folder, &mut notes);
     let graph = match edge_list_of(folder)? {
         None => open_graph(folder, Place::Folder(folder), &mut notes)?,
         Some(list) => {
@@ -122,6 +124,33 @@ pub(crate) fn required(folder: &Path, names: &[&str], what: &str) -> Result<Path
         folder: folder.to_owned(),
         expected: format!("{} ({what})", names.join(" or ")),
     })
+}
+
+/// The files of a folder of arrays of which one is enough, in the order in which they are taken. Edge lists
+/// among themselves are noted where they are read.
+const ALTERNATIVES: [&[&str]; 5] = [
+    &["indptr.npy", "edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"],
+    &["features.npy", "features_indptr.npy"],
+    &["train.npy", "train_idx.npy"],
+    &["val.npy", "val_idx.npy"],
+    &["test.npy", "test_idx.npy"],
+];
+
+/// Notes the files that are not read since the folder also has others for the same.
+pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
+    for names in ALTERNATIVES {
+        if let Some(taken) = find(folder, &names[..1]) {
+            note_others(folder, &taken, &names[1..], notes);
+        }
+    }
+}
+
+/// Notes those of these files that the folder has: `taken` is read in their place.
+pub(crate) fn note_others(folder: &Path, taken: &Path, names: &[&str], notes: &mut Vec<Note>) {
+    for aside in names.iter().filter_map(|name| find(folder, &[name])) {
+        let (aside, taken) = (aside.display(), taken.display());
+        notes.push(Note::Other(format!("{aside} is left aside: {taken} is read in its place")));
+    }
 }
 
 /// Checks a number that one file states against another's.

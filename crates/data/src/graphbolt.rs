@@ -7,6 +7,7 @@ use kiln_graph::{Buf, NodeId};
 
 use crate::arrays::Array;
 use crate::folder::{check_count, check_n_classes, check_split, find, name_of, required};
+use crate::npy::DType;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::yaml::{Entry, Yaml};
 use crate::{Dataset, Error, Note, Result, Split, classes};
@@ -290,8 +291,10 @@ impl Classes {
         check_count(&labels_path, "the number of labels", nodes.len(), labels.len())?;
         for (position, (node, &label)) in nodes.iter().zip(&labels).enumerate() {
             let Some(known) = self.of_nodes.get_mut(node.index()) else {
-                let expected = format!("a node, 0 to {n_nodes} - 1");
-                return Err(nodes_array.bad_value("entry", position, expected, node.0));
+                // Ids of <i4 are mapped as unsigned.
+                let is_signed = nodes_array.dtype() == DType::I32;
+                let id = if is_signed { i128::from(node.0 as i32) } else { i128::from(node.0) };
+                return Err(nodes_array.node_error("entry", position, id, n_nodes));
             };
             let expected = match self.n_classes {
                 _ if label < 0 => "a class: the nodes of a set have one".to_owned(),

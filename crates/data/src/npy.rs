@@ -113,10 +113,14 @@ pub struct Array<T> {
 #[non_exhaustive]
 pub enum Error {
     /// The bytes do not start as a file of a known version does.
-    #[error("these are no .npy array of format 1, 2 or 3")]
+    #[error(
+        "these are no .npy array of format 1, 2 or 3: the file is cut off or not of numpy.save, copy or save it again"
+    )]
     NotNpy,
     /// The header is cut off or not what NumPy writes.
-    #[error("the header {header:?} has no readable {key}")]
+    #[error(
+        "the header {header:?} has no readable {key}: save the array with numpy.save, one of plain numbers instead of a structured one"
+    )]
     BadHeader {
         /// The header, as far as it goes.
         header: String,
@@ -148,7 +152,9 @@ pub enum Error {
     #[error("the values lie column by column (Fortran order): save numpy.ascontiguousarray of the array")]
     FortranOrder,
     /// There are too few or too many bytes for the shape.
-    #[error("{got} bytes of values for the shape {shape:?}, expected {expected}")]
+    #[error(
+        "{got} bytes of values for the shape {shape:?}, expected {expected}: the file is cut off or damaged, copy or save it again"
+    )]
     WrongLength {
         /// The shape in the header.
         shape: Vec<usize>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kiln_feature::Labels;
 use kiln_graph::NodeId;
 
-use crate::folder::{check_count, check_split, find, is_there, name_of, required};
+use crate::folder::{check_count, check_split, find, is_there, name_of, note_others, required};
 use crate::npz::Npz;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::text::Table;
@@ -86,6 +86,9 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     check_supported(folder, &raw_folder)?;
     let mut notes = Vec::new();
     let is_text = !is_there(&raw_folder.join(ARCHIVE));
+    if !is_text {
+        note_others(&raw_folder, &raw_folder.join(ARCHIVE), &EDGES, &mut notes);
+    }
     let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
     let n_nodes = raw.classes.len();
     let name = name_of(folder);

@@ -203,6 +203,16 @@ fn ogb_folders_of_text_give_the_bytes_of_the_set_in_memory() {
 }
 
 #[test]
+fn edges_in_text_beside_an_archive_are_left_aside_with_a_note() {
+    let folder = ogb_of_archives(feature);
+    fs::write(folder.1.join("raw/edge.csv.gz"), "not read").unwrap();
+    let notes = check(&folder).notes;
+    let is_it =
+        |said: &str| said.contains("edge.csv.gz is left aside: ") && said.contains("data.npz is read");
+    assert!(matches!(&notes[..], [Note::Other(said)] if is_it(said)), "{notes:?}");
+}
+
+#[test]
 fn ogb_folders_of_archives_give_the_bytes_of_the_set_in_memory() {
     assert_eq!(check(&ogb_of_archives(|i| feature(i) as f32)).notes, []);
     check(&ogb_of_archives(|i| f16::from_f64(feature(i))));

@@ -47,6 +47,20 @@ fn with(from: &str, to: &str) -> Vec<u8> {
 }
 
 #[test]
+fn errors_say_what_to_do() {
+    let said = |bytes: &[u8]| npy::read::<u16>(bytes).expect_err("these bytes should be refused").to_string();
+    let cut = said(&numpys_bytes()[..139]);
+    assert!(cut.ends_with("expected 12: the file is cut off or damaged, copy or save it again"), "{cut}");
+    let other = said(b"PK\x03\x04 a zip file");
+    assert!(other.ends_with("cut off or not of numpy.save, copy or save it again"), "{other}");
+    let structured = said(&with("'<u2'", "[('a', '<u2')]"));
+    assert!(
+        structured.contains("no readable descr: save the array with numpy.save, one of plain"),
+        "{structured}"
+    );
+}
+
+#[test]
 fn what_is_no_such_array_is_refused() {
     let read = |bytes: &[u8]| npy::read::<u16>(bytes).expect_err("these bytes should be refused");
     assert_eq!(read(b""), Error::NotNpy);

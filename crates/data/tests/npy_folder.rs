@@ -120,6 +120,10 @@ fn what_cannot_be_is_refused() {
             "the label of node 1 is 1099511627776, expected below 2^31",
         ),
         (
+            refusal("labels.npy", &[0_u32, 0, 2_147_483_653, 0]),
+            "the label of node 2 is 2147483653, expected below 2^31",
+        ),
+        (
             refusal("labels.npy", &[0_i32, i32::MAX, 0, 0]),
             "the number of classes is 2147483648, expected at most 1048576",
         ),
@@ -127,7 +131,7 @@ fn what_cannot_be_is_refused() {
             refusal("train.npy", &[4_i32]),
             "entry of the train split, 0 is node 4, expected a node, 0 to 4 - 1",
         ),
-        (refusal("train.npy", &[0_i32, -1]), "split, 1 is node 4294967295, expected a node"),
+        (refusal("train.npy", &[0_i32, -1]), "split, 1 is node -1 (4294967295 as <u4), expected a node"),
         (refusal("val.npy", &[3_i32]), "0 is node 3, expected a node that has a label"),
         (refusal("test.npy", &[0_i64, 9]), "entry 1 is 9, expected a node"),
     ] {
@@ -208,6 +212,30 @@ fn features_of_64_bits_that_are_no_finite_number_of_32_are_refused() {
     put(folder.path(), "features.npy", &rows, &[4, 50_000]);
     let said = refusal_of(folder.path());
     assert!(said.contains("a feature of node 3 is 1e300, expected"), "{said}");
+}
+
+#[test]
+fn files_that_others_are_read_in_place_of_are_noted() {
+    let folder = folder();
+    let at = folder.path();
+    for name in ["edges.csv", "features_indptr.npy", "train_idx.npy", "test_idx.npy"] {
+        fs::write(at.join(name), "not read").unwrap();
+    }
+    let aside = |name: &str, taken: &str| {
+        let (aside, taken) = (at.join(name), at.join(taken));
+        Note::Other(format!("{} is left aside: {} is read in its place", aside.display(), taken.display()))
+    };
+    let expected = [
+        aside("edges.csv", "indptr.npy"),
+        aside("features_indptr.npy", "features.npy"),
+        aside("train_idx.npy", "train.npy"),
+        aside("test_idx.npy", "test.npy"),
+    ];
+    let data = npy::open(at).unwrap();
+    check(&data);
+    assert_eq!(data.notes, expected);
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(convert(at, root.path().join("out"), &Options::default()).unwrap().notes, expected);
 }
 
 #[test]

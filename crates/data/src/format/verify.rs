@@ -20,8 +20,8 @@ pub struct Verified {
     pub notes: Vec<Note>,
 }
 
-/// Reads a whole set once, from the disk, and checks what opening it does not: the SHA-256 of each file,
-/// then that offsets never fall, that ids, labels, columns and splits are in range, and that weights and
+/// Reads each file of a set twice, once for its hash and once for its values, and checks what opening does
+/// not: the SHA-256 of each file, then that offsets never fall, that ids, labels, columns and splits are in range, and that weights and
 /// features are finite numbers.
 ///
 /// A folder of `.npy` files without a `kiln.json` has no hashes; its values are checked all the same.
