@@ -172,6 +172,12 @@ impl Array {
         }
     }
 
+    /// Checks that the array has one dimension and just this element type.
+    pub(crate) fn check_vector_of(&self, dtype: DType) -> Result<()> {
+        self.check_vector()?;
+        if self.dtype() == dtype { Ok(()) } else { Err(self.wrong_type(dtype.descr())) }
+    }
+
     /// Every element of an integer array, as they lie. Nothing is copied.
     pub(crate) fn for_each_integer(&self, mut visit: impl FnMut(usize, i128) -> Result<()>) -> Result<()> {
         macro_rules! visit_all {
@@ -275,8 +281,7 @@ impl Array {
                 let labels = self.elements::<i64>()?;
                 let mut classes = self.room()?;
                 if let Some(position) = labels.iter().position(|&label| label > i64::from(i32::MAX)) {
-                    let label = labels[position];
-                    return Err(self.bad_value("the label of node", position, "below 2^31", label));
+                    return Err(self.label_error(position, labels[position].into()));
                 }
                 notes.push(self.converted("32-bit classes: save them as <i4 to have them mapped"));
                 classes.extend(labels.iter().map(|&label| label.max(-1) as i32));
@@ -298,8 +303,12 @@ impl Array {
     /// integers.
     pub(crate) fn label(&self, position: usize, label: i128) -> Result<i32> {
         let least = if self.dtype() == DType::I32 { i128::from(i32::MIN) } else { -1 };
-        i32::try_from(label.max(least))
-            .map_err(|_| self.bad_value("the label of node", position, "below 2^31", label))
+        i32::try_from(label.max(least)).map_err(|_| self.label_error(position, label))
+    }
+
+    /// An error for a class that is too large to be one.
+    fn label_error(&self, position: usize, label: i128) -> Error {
+        self.bad_value("the label of node", position, "below 2^31", label)
     }
 
     /// Rows of features, `[n_rows, dim]` or `[n_rows]` for one column.
@@ -354,10 +363,7 @@ impl Array {
 
     /// The values of an array of one dimension and of just this element type.
     pub(crate) fn values<T: Element>(&self) -> Result<Buf<T>> {
-        self.check_vector()?;
-        if self.dtype() != T::DTYPE {
-            return Err(self.wrong_type(T::DTYPE.descr()));
-        }
+        self.check_vector_of(T::DTYPE)?;
         self.elements()
     }
 

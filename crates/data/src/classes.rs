@@ -53,9 +53,9 @@ pub(crate) fn from_table(path: impl Into<PathBuf>, n_rows: usize) -> Result<Vec<
     Ok(classes)
 }
 
-/// One more than the largest class.
+/// One more than the largest class; negative ones are none.
 pub(crate) fn n_classes(classes: &[i32]) -> usize {
-    classes.iter().max().map_or(0, |&largest| (i64::from(largest) + 1) as usize)
+    classes.iter().max().map_or(0, |&largest| (i64::from(largest) + 1).max(0) as usize)
 }
 
 fn class_of(value: f64) -> Option<i32> {

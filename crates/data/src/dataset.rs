@@ -4,10 +4,9 @@ use std::sync::Arc;
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
 
-use crate::check::{Place, check_values, for_each_rows};
+use crate::check::{Place, check_split, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
-use crate::folder::check_split;
 use crate::{Error, Names, Note, Result};
 
 /// A graph with all that node classification needs. Cloning shares the arrays.
@@ -198,7 +197,7 @@ impl Dataset {
     /// [`Error::BadValue`] for the first node that cannot be in a split.
     pub fn check_split(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
-        check_split(self.name.as_ref(), &self.split, &self.labels, &mut notes)?;
+        check_split(Place::Set(self.name.as_ref()), &self.split, &self.labels, &mut notes)?;
         Ok(notes)
     }
 

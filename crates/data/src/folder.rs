@@ -8,7 +8,8 @@ use kiln_feature::{FeatureSource, Labels, Sparse};
 use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::arrays::Array;
-use crate::check::Place;
+use crate::check::{Place, check_split};
+use crate::classes::n_classes;
 use crate::convert::edge_list_of;
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
@@ -31,9 +32,8 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 /// types are in the order of the list.
 ///
 /// What is copied stands in [`Dataset::notes`], as do splits that overlap and files that others are read in
-/// place of. Labels and splits are read and
-/// checked. Edges and features are not: samplers check each id that they meet, and
-/// [`Dataset::validate`] reads everything.
+/// place of. Labels and splits are read and checked. Edges and features are not: samplers check each id that
+/// they meet, and [`Dataset::validate`] reads everything.
 ///
 /// # Errors
 /// [`Error::Missing`] for a folder that lacks a file, [`Error::Npy`] for files that are no array of such a
@@ -59,11 +59,10 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     array.check_vector()?;
     check_count(&path, "the number of labels", n_nodes, array.n_values())?;
     let labels = array.labels(&mut notes)?;
-    let n_classes = labels.iter().max().map_or(0, |&largest| (i64::from(largest) + 1).max(0) as u64);
-    let n_classes = check_n_classes(&path, n_classes)?;
+    let n_classes = check_n_classes(&path, n_classes(&labels) as u64)?;
     let labels = Labels::new(labels, n_classes);
     let split = open_split(folder, n_nodes, &mut notes)?;
-    crate::check::check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
+    check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
     Ok(Dataset {
         name: name_of(folder),
         graph: Arc::new(graph),
@@ -130,11 +129,19 @@ pub(crate) fn required(folder: &Path, names: &[&str], what: &str) -> Result<Path
 /// among themselves are noted where they are read.
 const ALTERNATIVES: [&[&str]; 5] = [
     &["indptr.npy", "edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"],
-    &["features.npy", "features_indptr.npy"],
-    &["train.npy", "train_idx.npy"],
-    &["val.npy", "val_idx.npy"],
-    &["test.npy", "test_idx.npy"],
+    &FEATURES,
+    &PARTS[0],
+    &PARTS[1],
+    &PARTS[2],
 ];
+
+/// The file that tells how many rows the features have: dense ones, or the rows of a CSR matrix.
+pub(crate) const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
+
+/// The files of the parts of the split, training, validation, test. The first of each is the name in kiln's
+/// own form.
+pub(crate) const PARTS: [[&str; 2]; 3] =
+    [["train.npy", "train_idx.npy"], ["val.npy", "val_idx.npy"], ["test.npy", "test_idx.npy"]];
 
 /// Notes the files that are not read since the folder also has others for the same.
 pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
@@ -216,8 +223,7 @@ pub(crate) fn open_features(
     dim: Option<usize>,
     notes: &mut Vec<Note>,
 ) -> Result<Arc<dyn FeatureSource>> {
-    let names = ["features.npy", "features_indptr.npy"];
-    let path = required(folder, &names, "the features of each node")?;
+    let path = required(folder, &FEATURES, "the features of each node")?;
     let array = Array::open(&path)?;
     let is_dense = path.ends_with("features.npy");
     let n_rows = if is_dense { array.row_shape()?.0 } else { array.n_values().saturating_sub(1) };
@@ -247,15 +253,6 @@ pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -
         let path = required(folder, &names, "the nodes of one part of the split")?;
         Array::open(path)?.nodes("entry", n_nodes, notes)
     };
-    Ok(Split {
-        train: part(["train.npy", "train_idx.npy"])?,
-        val: part(["val.npy", "val_idx.npy"])?,
-        test: part(["test.npy", "test_idx.npy"])?,
-    })
-}
-
-/// Checks that the nodes of a split exist and have a class, and notes parts that overlap. `path` is where
-/// the split came from.
-pub(crate) fn check_split(path: &Path, split: &Split, labels: &Labels, notes: &mut Vec<Note>) -> Result<()> {
-    crate::check::check_split(Place::Set(path), split, labels, notes)
+    let [train, val, test] = PARTS;
+    Ok(Split { train: part(train)?, val: part(val)?, test: part(test)? })
 }

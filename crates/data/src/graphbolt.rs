@@ -6,7 +6,8 @@ use kiln_feature::Labels;
 use kiln_graph::{Buf, NodeId};
 
 use crate::arrays::Array;
-use crate::folder::{check_count, check_n_classes, check_split, find, name_of, required};
+use crate::check::{Place, check_split};
+use crate::folder::{check_count, check_n_classes, find, name_of, required};
 use crate::npy::DType;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::yaml::{Entry, Yaml};
@@ -67,7 +68,7 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
     let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
     let (labels, split) = read_task(folder, &task, node_type, n_nodes, &mut notes)?;
-    check_split(&path, &split, &labels, &mut notes)?;
+    check_split(Place::Set(&path), &split, &labels, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
     Ok(Stored { name, labels, split, features: Source::Mapped(features), edges, notes })

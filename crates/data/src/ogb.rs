@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use kiln_feature::Labels;
 use kiln_graph::NodeId;
 
-use crate::folder::{check_count, check_split, find, is_there, name_of, note_others, required};
+use crate::check::{Place, check_split};
+use crate::folder::{check_count, find, is_there, name_of, note_others, required};
 use crate::npz::Npz;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
 use crate::text::Table;
@@ -101,7 +102,7 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     let n_classes = classes::n_classes(&raw.classes);
     let labels = Labels::new(raw.classes, n_classes);
     let split = read_split(split_folder, n_nodes, &mut notes)?;
-    check_split(split_folder, &split, &labels, &mut notes)?;
+    check_split(Place::Set(split_folder), &split, &labels, &mut notes)?;
     Ok(Stored { name, labels, split, features: raw.features, edges: raw.edges, notes })
 }
 

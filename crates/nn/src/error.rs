@@ -144,8 +144,10 @@ const MAX: usize = 1 << 20;
 /// The largest number of values in one weight: 4 GiB.
 const MAX_WEIGHT: usize = 1 << 30;
 
-/// `Ok` if a weight of two checked widths is one that a machine may hold.
+/// `Ok` if a layer of these widths has a weight that a machine may hold.
 pub(crate) fn check_weight(d_in: usize, d_out: usize) -> Result<(), Error> {
+    check_size("d_in", d_in)?;
+    check_size("d_out", d_out)?;
     let max = MAX_WEIGHT;
     if d_in * d_out <= max { Ok(()) } else { Err(Error::WeightTooLarge { d_in, d_out, max }) }
 }

@@ -4,7 +4,7 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::RngKey;
 
 use crate::Result;
-use crate::error::{check_size, check_weight};
+use crate::error::check_weight;
 use crate::init::{RELU_GAIN, xavier_uniform, zeros};
 use crate::stack::projects_first;
 
@@ -39,8 +39,6 @@ impl SageConvConfig {
     /// When a width is 0, or the widths are so large that the weights would fit no machine.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<SageConv> {
         let &Self { d_in, d_out, aggregate } = self;
-        check_size("d_in", d_in)?;
-        check_size("d_out", d_out)?;
         check_weight(d_in, d_out)?;
         Ok(SageConv {
             weight_self: xavier_uniform(key, 0, [d_in, d_out], RELU_GAIN, device),

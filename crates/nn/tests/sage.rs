@@ -10,7 +10,7 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Error, Mode, Sage, SageConfig, SageConvConfig};
 use kiln_sample::RngKey;
 
-use common::{ctx, parameters};
+use common::{check_initial_range, ctx, parameters};
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 
@@ -214,16 +214,7 @@ fn the_key_alone_decides_the_initial_weights() {
     let matrices: Vec<&Vec<f32>> =
         one.iter().filter(|(name, _)| name.contains("weight")).map(|(_, all)| all).collect();
     assert_ne!(matrices[0], matrices[1], "each parameter has a stream of its own");
-    for (name, all) in &one {
-        let [d_in, d_out]: [f32; 2] = if name.contains(".0.") { [5.0, 7.0] } else { [7.0, 3.0] };
-        let bound = 2.0_f32.sqrt() * (6.0 / (d_in + d_out)).sqrt();
-        let largest = all.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
-        if name.ends_with("bias") {
-            assert_eq!(largest, 0.0);
-        } else {
-            assert!(largest <= bound && 0.8 * bound < largest, "{name}: {largest} of {bound}");
-        }
-    }
+    check_initial_range(&one, 2.0_f32.sqrt());
 }
 
 /// The test vectors of `docs/rng.md`, which were computed by another program.

@@ -97,8 +97,8 @@ impl Picks {
 /// it can run where the neighbours are.
 ///
 /// It is asked only for destinations with more than zero neighbours and a fanout above zero (or any, where
-/// the rule keeps self loops), whatever their number: a rule that wants to keep small neighbourhoods whole says so itself. Closures of the
-/// method's shape are rules.
+/// the rule keeps self loops), whatever their number: a rule that wants to keep small neighbourhoods whole
+/// says so itself. Closures of the method's shape are rules.
 pub trait PickRule: Send + Sync {
     /// Picks about `fanout` of `neighbors`, drawing from `key` only.
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks);

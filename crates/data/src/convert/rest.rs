@@ -8,7 +8,8 @@ use kiln_feature::Labels;
 use crate::arrays::Array;
 use crate::check::{Place, VALUES_AT_ONCE, bad_dim, check_split};
 use crate::folder::{
-    check_count, check_n_classes, find, is_there, open_features, open_graph, open_split, required,
+    FEATURES, PARTS, check_count, check_n_classes, find, is_there, open_features, open_graph, open_split,
+    required,
 };
 use crate::format::manifest::ElementType;
 use crate::format::writer::{ArrayWriter, SetWriter};
@@ -16,13 +17,6 @@ use crate::npy::DType;
 use crate::npz::Npz;
 use crate::stored::{Source, for_each_row};
 use crate::{Error, Note, Result};
-
-const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
-const PARTS: [(&str, [&str; 2]); 3] = [
-    ("train.npy", ["train.npy", "train_idx.npy"]),
-    ("val.npy", ["val.npy", "val_idx.npy"]),
-    ("test.npy", ["test.npy", "test_idx.npy"]),
-];
 
 /// What the manifest says of features and labels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,16 +45,16 @@ pub(super) fn copy_rest(
     set: &mut SetWriter,
     notes: &mut Vec<Note>,
 ) -> Result<Sizes> {
-    let names = FEATURES.iter().chain(&["labels.npy"]).chain(PARTS.iter().flat_map(|(_, names)| names));
+    let names = FEATURES.iter().chain(&["labels.npy"]).chain(PARTS.as_flattened());
     if !names.into_iter().any(|name| is_there(&folder.join(name))) {
         return Ok(Sizes::default());
     }
     let dim = copy_features(folder, n_nodes, set)?;
     let n_classes = copy_labels(folder, n_nodes, set)?;
-    for (file, names) in PARTS {
+    for names in PARTS {
         let array = Array::open(required(folder, &names, "the nodes of one part of the split")?)?;
         array.check_vector()?;
-        let mut nodes = set.vector(file, ElementType::U32)?;
+        let mut nodes = set.vector(names[0], ElementType::U32)?;
         copy_integers(&array, &mut nodes, |position, id| Ok(array.node("entry", position, id, n_nodes)?.0))?;
         set.add(nodes)?;
     }

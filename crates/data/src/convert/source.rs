@@ -281,9 +281,6 @@ impl EdgeSource for EdgeList {
 /// An array of one dimension and one element type.
 fn vector_of(path: PathBuf, dtype: DType) -> Result<Array> {
     let array = Array::open(path)?;
-    array.check_vector()?;
-    if array.dtype() != dtype {
-        return Err(array.wrong_type(dtype.descr()));
-    }
+    array.check_vector_of(dtype)?;
     Ok(array)
 }
