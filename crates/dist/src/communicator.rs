@@ -1,0 +1,90 @@
+use std::fmt::Debug;
+use std::time::Duration;
+
+use crate::Result;
+
+/// Which rank this is, of how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Topology {
+    /// This rank, below `world_size`.
+    pub rank: usize,
+    /// Number of ranks, at least 1.
+    pub world_size: usize,
+    /// This rank among those of its machine, from 0: which of the machine's devices is its own.
+    pub local_rank: usize,
+}
+
+/// What is summed over the ranks, in place.
+#[derive(Debug)]
+pub enum Reduce<'a> {
+    /// Floats. Each sum is made in the order of the ranks, so that it has the same bits on every rank and
+    /// in every run.
+    F32(&'a mut [f32]),
+    /// Counts. They wrap where they pass 2^64.
+    U64(&'a mut [u64]),
+}
+
+/// One rank's way to the others of its group: collectives over host memory.
+///
+/// A collective is a meeting: every rank of the group calls it, each the same ones in the same order, and
+/// none returns before all have come (which is all that [`Communicator::barrier`] is). `&mut self` keeps the
+/// order: one thread at a time, by type. Threads that need collectives of their own take a
+/// [`Communicator::channel`] each.
+///
+/// # Errors
+/// Of every collective: another rank failed, panicked, left or did not come within the deadline; ranks met
+/// in different collectives, or in one with different lengths or element types. The error names the rank,
+/// the collective and the step. It is the end of the group: every later collective of any rank, in any
+/// channel or subgroup, gives an error too.
+pub trait Communicator: Debug + Send {
+    /// Who this rank is in the group.
+    fn topology(&self) -> Topology;
+
+    /// Says which training step this rank is in, for messages about it on other ranks.
+    fn at_step(&mut self, step: u64);
+
+    /// Replaces each value by its sum over the ranks. All ranks give equally many, of one type.
+    ///
+    /// # Errors
+    /// See [`Communicator`].
+    fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()>;
+
+    /// Gives every rank the bytes of all, by rank. They may differ in length.
+    ///
+    /// # Errors
+    /// See [`Communicator`].
+    fn all_gather(&mut self, send: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Gives the rank `r` what this one has at `send[r]`, and returns what each rank had for this one, by
+    /// rank. Lengths may differ, and be 0.
+    ///
+    /// # Errors
+    /// See [`Communicator`]; also when `send` has not one entry a rank.
+    fn all_to_all(&mut self, send: &[Vec<u8>]) -> Result<Vec<Vec<u8>>>;
+
+    /// Replaces the bytes, whatever their number, by those of the rank `root`.
+    ///
+    /// # Errors
+    /// See [`Communicator`]; also when there is no such rank.
+    fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> Result<()>;
+
+    /// Waits for all ranks, at most for `deadline`, which takes the place of the group's own.
+    ///
+    /// # Errors
+    /// See [`Communicator`].
+    fn barrier(&mut self, deadline: Duration) -> Result<()>;
+
+    /// The group of these ranks of this group, in this order: the first is its rank 0. The listed ranks
+    /// meet in it, each with the same list; the others need not call.
+    ///
+    /// # Errors
+    /// When a rank stands twice or does not exist, or this one is not in the list.
+    fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>>;
+
+    /// The same group once more, for another thread of each rank: its collectives are counted apart. Ranks
+    /// find each other by the name; a name taken again gives another channel.
+    ///
+    /// # Errors
+    /// See [`Communicator`].
+    fn channel(&mut self, name: &str) -> Result<Box<dyn Communicator>>;
+}

@@ -1,0 +1,56 @@
+use std::time::Duration;
+
+use crate::{Communicator, Error, Reduce, Result, Topology};
+
+/// The group of one rank: every collective gives what it is given.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Solo;
+
+impl Solo {
+    /// The only rank there is.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Communicator for Solo {
+    fn topology(&self) -> Topology {
+        Topology { rank: 0, world_size: 1, local_rank: 0 }
+    }
+
+    fn at_step(&mut self, _: u64) {}
+
+    fn all_reduce_sum(&mut self, _: Reduce<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn all_gather(&mut self, send: &[u8]) -> Result<Vec<Vec<u8>>> {
+        Ok(vec![send.to_vec()])
+    }
+
+    fn all_to_all(&mut self, send: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        match send.len() {
+            1 => Ok(send.to_vec()),
+            got => Err(Error::SendCount { world_size: 1, got }),
+        }
+    }
+
+    fn broadcast(&mut self, root: usize, _: &mut Vec<u8>) -> Result<()> {
+        if root == 0 { Ok(()) } else { Err(Error::NoSuchRank { rank: root, world_size: 1 }) }
+    }
+
+    fn barrier(&mut self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
+        match ranks {
+            [0] => Ok(Box::new(Self)),
+            _ => Err(Error::BadSubgroup { ranks: ranks.to_vec(), rank: 0, world_size: 1 }),
+        }
+    }
+
+    fn channel(&mut self, _: &str) -> Result<Box<dyn Communicator>> {
+        Ok(Box::new(Self))
+    }
+}
