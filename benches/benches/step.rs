@@ -9,7 +9,8 @@ use kiln_benches::{inputs, settings};
 use kiln_loader::{Fetch, NodeFetch, SeedBatch, StageTimes};
 use kiln_nn::{Aggregate, SageConfig};
 use kiln_sample::{RngKey, Scratch};
-use kiln_train::{NodeClassification, Optimizer, OptimizerConfig, SingleRank, Trainer};
+use kiln_dist::Solo;
+use kiln_train::{NodeClassification, Optimizer, OptimizerConfig, Trainer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::flex();
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let model = model.init(RngKey::new(0), &device.clone().autodiff())?;
         let optimizer = OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.003, weight_decay: 0.0 };
         let task = NodeClassification::new();
-        let mut trainer = Trainer::new(task, model, &optimizer, SingleRank, device.clone())?;
+        let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device.clone())?;
         let batch = SeedBatch { step: 0, key: RngKey::new(0), seeds: input.labelled_seeds() };
         let mut scratch = Scratch::default();
         group.throughput(Throughput::Elements(batch.seeds.len() as u64));
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let mut times = StageTimes::default();
                 let fetched = fetch.fetch(batch.clone(), &mut scratch, &mut times);
                 let fetched = fetched.expect("labelled nodes should make a batch");
-                trainer.epoch([Ok(fetched)], |_| {}).expect("a step should have a finite loss")
+                trainer.epoch(0, [Ok(fetched)], |_| {}).expect("a step should have a finite loss")
             });
         });
     }

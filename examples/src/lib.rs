@@ -1,7 +1,9 @@
-//! What the example binaries share: their flags and showing progress.
+//! What the example binaries share: their flags, judging node classifiers, showing progress.
 
 pub mod args;
 pub mod flags;
+mod judge;
 mod progress;
 
+pub use judge::Judge;
 pub use progress::{Progress, say};

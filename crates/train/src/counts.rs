@@ -1,5 +1,9 @@
 use std::ops::AddAssign;
 
+use kiln_dist::Communicator;
+
+use crate::Result;
+
 /// What metrics are made from. Counts of batches and of ranks add up, so that a mean over them weighs
 /// every item the same, whatever the batches' sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -24,6 +28,37 @@ impl Counts {
     pub fn accuracy(&self) -> f64 {
         self.hits as f64 / self.total as f64
     }
+
+    /// The counts of all ranks, added in their order. A meeting of the ranks.
+    pub(crate) fn sum_over(self, comm: &mut dyn Communicator) -> Result<Self> {
+        if comm.topology().world_size == 1 {
+            return Ok(self);
+        }
+        let mut all = Self::default();
+        for bytes in comm.all_gather(bytemuck::bytes_of(&self.to_bits()))? {
+            all += Self::from_bits(bytemuck::pod_read_unaligned(&bytes));
+        }
+        Ok(all)
+    }
+
+    /// Four words that hold the counts exactly.
+    pub(crate) fn to_bits(self) -> [u64; 4] {
+        [self.loss_sum.to_bits(), self.weight.to_bits(), self.hits, self.total]
+    }
+
+    /// The counts that [`Counts::to_bits`] gave these words of.
+    pub(crate) fn from_bits([loss_sum, weight, hits, total]: [u64; 4]) -> Self {
+        Self { loss_sum: f64::from_bits(loss_sum), weight: f64::from_bits(weight), hits, total }
+    }
+}
+
+/// The weight of a step's items in the loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weight {
+    /// Of this rank's items; 0 where it has none.
+    pub own: f64,
+    /// Of all ranks' items, above 0.
+    pub all: f64,
 }
 
 impl AddAssign for Counts {

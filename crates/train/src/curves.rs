@@ -14,7 +14,7 @@ pub(crate) struct Point {
 }
 
 /// Loss and accuracy over the epochs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Curves {
     points: Vec<Point>,
 }
@@ -26,8 +26,8 @@ const TRAIN: RGBColor = RGBColor(0x1b, 0x6c, 0xa8);
 const VALIDATION: RGBColor = RGBColor(0xd1, 0x49, 0x5b);
 
 impl Curves {
-    pub(crate) fn push(&mut self, point: Point) {
-        self.points.push(point);
+    pub(crate) fn new(points: Vec<Point>) -> Self {
+        Self { points }
     }
 
     /// Both charts beside each other, as SVG.

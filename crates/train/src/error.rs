@@ -21,13 +21,44 @@ pub enum Error {
         /// The sum of the step's losses.
         loss: f64,
     },
-    /// Gradients could not be averaged over the ranks.
-    #[error("gradients of step {step} were not averaged: {source}")]
-    Sync {
-        /// The step within the epoch.
-        step: usize,
-        /// What the communicator said.
-        source: Box<dyn std::error::Error + Send + Sync>,
+    /// Ranks did not meet: what another rank met with, or that it did not come.
+    #[error(transparent)]
+    Ranks(#[from] kiln_dist::Error),
+    /// Ranks have different parameters after the same steps.
+    #[error(
+        "rank {rank} has other parameters than rank 0 after epoch {epoch}: what a step does must depend on nothing but the batch and its key"
+    )]
+    RanksDiffer {
+        /// The first rank that differs.
+        rank: usize,
+        /// The epoch, from 1.
+        epoch: usize,
+    },
+    /// A checkpoint of another run.
+    #[error(
+        "the checkpoint is of another run: {name} was {then} and is {now} now; set it as it was, or start a new run"
+    )]
+    OtherRun {
+        /// What differs.
+        name: String,
+        /// What it was.
+        then: String,
+        /// What it is.
+        now: String,
+    },
+    /// A file of a run folder is not what was written.
+    #[error("{path}: {reason}")]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is nothing to go on with.
+    #[error("{path} is no folder of a run: it has no config.json")]
+    NoRunFolder {
+        /// The folder.
+        path: PathBuf,
     },
     /// A number that no training run can use.
     #[error("{what} is {got}, expected {expected}")]

@@ -1,3 +1,4 @@
+use kiln_dist::Communicator;
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::NodeId;
 
@@ -67,6 +68,50 @@ impl Evaluation {
         self.nodes.extend_from_slice(&input.seeds);
         self.labels.extend_from_slice(&input.labels);
         self.outputs.extend(kiln_kernels::read_f32(forward.outputs.clone()));
+    }
+
+    /// Brings what all ranks say to the first one, in the order of the ranks; the others are left with nothing.
+    /// A meeting of the ranks.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`].
+    pub fn gather(self, comm: &mut dyn Communicator) -> Result<Self> {
+        let n_ranks = comm.topology().world_size;
+        if n_ranks == 1 {
+            return Ok(self);
+        }
+        let mut send = vec![Vec::new(); n_ranks];
+        send[0] = self.to_bytes();
+        drop(self);
+        let received = comm.all_to_all(&send)?;
+        drop(send);
+        let mut all = Self::default();
+        for bytes in received.into_iter().filter(|bytes| !bytes.is_empty()) {
+            all.append_bytes(&bytes);
+        }
+        Ok(all)
+    }
+
+    /// The number of nodes and of classes as `u64`, then the arrays; empty for no nodes.
+    fn to_bytes(&self) -> Vec<u8> {
+        if self.nodes.is_empty() {
+            return Vec::new();
+        }
+        let sizes = [self.nodes.len() as u64, self.n_classes as u64];
+        let (nodes, labels) = (bytemuck::cast_slice(&self.nodes), bytemuck::cast_slice(&self.labels));
+        [bytemuck::cast_slice(&sizes), nodes, labels, bytemuck::cast_slice(&self.outputs)].concat()
+    }
+
+    fn append_bytes(&mut self, bytes: &[u8]) {
+        let (sizes, arrays) = bytes.split_at(2 * size_of::<u64>());
+        let sizes: Vec<u64> = bytemuck::pod_collect_to_vec(sizes);
+        let n_nodes = sizes[0] as usize;
+        let (nodes, arrays) = arrays.split_at(n_nodes * size_of::<u32>());
+        let (labels, outputs) = arrays.split_at(n_nodes * size_of::<i32>());
+        self.nodes.extend(bytemuck::pod_collect_to_vec::<u8, NodeId>(nodes));
+        self.labels.extend(bytemuck::pod_collect_to_vec::<u8, i32>(labels));
+        self.outputs.extend(bytemuck::pod_collect_to_vec::<u8, f32>(outputs));
+        self.n_classes = sizes[1] as usize;
     }
 
     /// Loss and hits of all nodes: the cross entropy of

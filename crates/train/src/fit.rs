@@ -1,9 +1,7 @@
-use burn::module::Module;
 use kiln_loader::{Fetch, Loader, Pass};
 
 use crate::{
-    Counts, EpochReport, Error, GradientSync, MemoryUse, PeakMemory, Result, RunFolder, StepReport, Task,
-    Trainer,
+    Counts, EpochReport, Error, Evaluation, MemoryUse, PeakMemory, Result, Run, StepReport, Task, Trainer,
 };
 
 /// The pass of a loader over the validation split: the same samples after every epoch.
@@ -20,12 +18,14 @@ pub struct FitConfig {
     /// Stops when so many epochs in a row were not better than the best one on the validation split;
     /// `None` for never.
     pub patience: Option<usize>,
+    /// Writes a checkpoint after so many steps of an epoch, besides the one at its end; `None` for no other.
+    pub checkpoint_every: Option<usize>,
 }
 
 /// How a run went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FitReport {
-    /// Epochs that were trained.
+    /// Epochs that were trained, those before a resumption included.
     pub n_epochs: usize,
     /// Whether the patience ran out before the epochs did.
     pub stopped_early: bool,
@@ -42,77 +42,126 @@ pub trait Observer {
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool);
 }
 
-/// Trains, validates after each epoch, and records both in the run folder, which keeps the best model.
+/// Hears nothing.
+impl Observer for () {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+}
+
+/// Nobody, or somebody: on ranks that print nothing and the one that does.
+impl<O: Observer> Observer for Option<O> {
+    fn step(&mut self, report: &StepReport) {
+        if let Some(observer) = self {
+            observer.step(report);
+        }
+    }
+
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+        if let Some(observer) = self {
+            observer.epoch(epoch, train, val, is_best);
+        }
+    }
+}
+
+/// Trains from where the run is, validates after each epoch, and records both in the run, which keeps the
+/// best model. A meeting: every rank calls it, with its own share of the batches.
 ///
 /// `validate` says what the trainer's model does on the validation split, by sampled neighbourhoods
-/// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or in a way of its own.
-///
-/// Counts are this rank's own: with several ranks, each must validate on the whole split, not on a shard
-/// of it, so that all of them keep the same epoch and stop after the same one.
+/// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or in a way of its own. Its counts must be
+/// those of all ranks ([`Trainer::evaluate`] and [`Trainer::on_first`] see to it), so that all ranks keep the
+/// same epoch and stop after the same one.
 ///
 /// # Errors
-/// What the loader, the trainer, `validate` and the run folder say; [`Error::EmptySplit`] when there is
-/// nothing to train on or `validate` counted no items; [`Error::BadSetting`] for a patience of 0.
-pub fn fit<T, S, F>(
-    trainer: &mut Trainer<T, S>,
+/// What the loader, the trainer, `validate` and the run say; [`Error::EmptySplit`] when there is
+/// nothing to train on or `validate` counted no items; [`Error::BadSetting`] for a patience or a number of
+/// steps of 0.
+pub fn fit<T, F>(
+    trainer: &mut Trainer<T>,
     train: &Loader<F>,
     config: FitConfig,
-    mut validate: impl FnMut(&Trainer<T, S>) -> Result<Counts>,
-    run: &mut RunFolder,
+    mut validate: impl FnMut(&mut Trainer<T>) -> Result<Counts>,
+    run: &mut Run,
     observer: &mut impl Observer,
 ) -> Result<FitReport>
 where
     T: Task,
-    S: GradientSync<T::Model>,
     F: Fetch<Batch = T::Batch>,
 {
-    if config.patience == Some(0) {
-        return Err(Error::BadSetting { what: "the patience", expected: "at least 1 epoch", got: 0.0 });
-    }
+    check(&config)?;
     if train.n_steps() == 0 {
         return Err(Error::EmptySplit { split: "training" });
     }
     let mut memory = PeakMemory::default();
-    let mut report = FitReport::default();
-    let mut n_since_best = 0;
-    for epoch in 0..config.n_epochs {
-        let pass = Pass::Train { epoch: epoch as u64 };
-        let trained = trainer.epoch(train.epoch(pass), |step| observer.step(step))?;
+    let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
+    while run.n_epochs() < config.n_epochs && is_patient(run) {
+        let trained = train_epoch(trainer, train, config.checkpoint_every, run, observer)?;
         let val = non_empty("validation", validate(trainer)?)?;
-        let is_best = run.record(epoch + 1, &trained, &val, trainer.model())?;
+        let is_best = run.record(trainer, &trained, &val)?;
         memory.merge(trained.peak_memory);
         memory.look();
-        observer.epoch(epoch + 1, &trained, &val, is_best);
-        report.n_epochs = epoch + 1;
-        n_since_best = if is_best { 0 } else { n_since_best + 1 };
-        if config.patience == Some(n_since_best) {
-            report.stopped_early = epoch + 1 < config.n_epochs;
-            break;
-        }
+        observer.epoch(run.n_epochs(), &trained, &val, is_best);
     }
-    report.peak_memory = memory.get();
-    Ok(report)
+    let n_epochs = run.n_epochs();
+    let stopped_early = n_epochs < config.n_epochs;
+    Ok(FitReport { n_epochs, stopped_early, peak_memory: memory.get() })
 }
 
-/// Puts the model of the best recorded epoch into the trainer and has `test` judge it. It takes the
-/// trainer, so that it is the last thing a run does.
-///
-/// # Errors
-/// What `test` and the run folder say, and [`Error::EmptySplit`] when `test` counted no items.
-pub fn test_best<T, S>(
-    mut trainer: Trainer<T, S>,
-    run: &RunFolder,
-    test: impl FnOnce(&Trainer<T, S>) -> Result<Counts>,
-) -> Result<Counts>
+fn check(config: &FitConfig) -> Result<()> {
+    for (what, number, expected) in [
+        ("the patience", config.patience, "at least 1 epoch"),
+        ("the steps from checkpoint to checkpoint", config.checkpoint_every, "at least 1 step"),
+    ] {
+        if number == Some(0) {
+            return Err(Error::BadSetting { what, expected, got: 0.0 });
+        }
+    }
+    Ok(())
+}
+
+/// Trains what is left of the run's next epoch.
+fn train_epoch<T, F>(
+    trainer: &mut Trainer<T>,
+    train: &Loader<F>,
+    checkpoint_every: Option<usize>,
+    run: &mut Run,
+    observer: &mut impl Observer,
+) -> Result<EpochReport>
 where
     T: Task,
-    T::Model: Module,
-    S: GradientSync<T::Model>,
+    F: Fetch<Batch = T::Batch>,
 {
-    let mut model = trainer.model().clone();
-    run.load_best(&mut model)?;
-    trainer.set_model(model);
-    non_empty("test", test(&trainer)?)
+    let mut so_far = run.next_epoch();
+    let pass = Pass::Train { epoch: so_far.epoch as u64 };
+    let mut batches = train.epoch(pass);
+    while let Some(report) = trainer.step(&mut batches, &mut so_far)? {
+        observer.step(&report);
+        if checkpoint_every.is_some_and(|every| so_far.n_steps % every == 0) {
+            run.advance(&so_far);
+            run.checkpoint(trainer)?;
+        }
+    }
+    trainer.compare(so_far.epoch)?;
+    Ok(so_far.report())
+}
+
+/// Puts the model of the run's best epoch into the trainer and has `test` judge it; brings what the ranks say
+/// of their items to the first one, and nothing to the others. It takes the trainer, so that it is the last
+/// thing a run does. A meeting.
+///
+/// # Errors
+/// What `test` and the run say, and [`Error::EmptySplit`] when `test` judged no items.
+pub fn test_best<T: Task>(
+    mut trainer: Trainer<T>,
+    run: &Run,
+    test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
+) -> Result<Evaluation> {
+    run.load_best(&mut trainer)?;
+    let said = test(&mut trainer)?.gather(trainer.comm())?;
+    if trainer.is_first() {
+        non_empty("test", said.counts()?)?;
+    }
+    Ok(said)
 }
 
 /// Counts of nothing compare with nothing: their accuracy is not a number.

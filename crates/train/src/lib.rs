@@ -11,11 +11,13 @@
 //! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
 //! ```
 
+mod checkpoint;
 mod counts;
 mod curves;
 mod error;
 mod evaluation;
 mod fit;
+mod folder;
 mod layer_range;
 mod layer_wise;
 mod memory;
@@ -25,23 +27,26 @@ mod optimizer;
 mod report;
 mod run;
 mod spill;
+mod summary;
 mod sync;
 mod task;
 mod trainer;
 mod weights;
 
-pub use counts::Counts;
+pub use counts::{Counts, Weight};
 pub use error::Error;
 pub use evaluation::Evaluation;
+pub use folder::RunFolder;
 pub use fit::{FitConfig, FitReport, Observer, TEST, VALIDATION, fit, test_best};
 pub use layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
 pub use memory::{MemoryUse, PeakMemory};
 pub use metrics::{Confusion, Metrics, roc_auc};
 pub use node::{NodeClassification, NodeInput, Prediction};
 pub use optimizer::{Optimizer, OptimizerConfig};
-pub use report::{EpochReport, MeanStepTime, StepReport, Timings};
-pub use run::{Best, RunFolder, Summary};
-pub use sync::{BucketSync, GradientSync, SingleRank};
+pub use report::{EpochReport, EpochSoFar, MeanStepTime, StepReport, Timings};
+pub use run::{Resumed, Run, RunIdentity};
+pub use summary::{Best, Summary};
+pub use sync::{BucketSync, GradientSync};
 pub use task::{DeviceBatch, Forward, Task};
 pub use trainer::Trainer;
 pub use weights::{load_weights, weights_to_bytes};

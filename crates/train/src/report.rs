@@ -1,10 +1,10 @@
 use std::ops::AddAssign;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kiln_loader::StageTimes;
 use serde::Serialize;
 
-use crate::{Counts, MemoryUse};
+use crate::{Counts, MemoryUse, PeakMemory};
 
 /// Where the time of a step or of an epoch went. The first three stages ran in the loader's workers,
 /// beside the others; `wait` is what of them was not hidden.
@@ -66,7 +66,7 @@ impl Serialize for Timings {
 pub struct StepReport {
     /// The step within the epoch.
     pub step: usize,
-    /// This rank's counts, under the parameters before the update.
+    /// Counts of all ranks, under the parameters before the update.
     pub counts: Counts,
     /// Time from asking for the batch to the end of the update.
     pub wall: Duration,
@@ -112,12 +112,45 @@ impl MeanStepTime {
 pub struct EpochReport {
     /// Number of steps.
     pub n_steps: usize,
-    /// This rank's counts, each step's under its own parameters.
+    /// Counts of all ranks, each step's under its own parameters.
     pub counts: Counts,
-    /// Where the time went.
+    /// Where this rank's time went.
     pub timings: Timings,
     /// Time from the first batch asked for to the last update.
     pub wall: Duration,
     /// The most memory seen in the epoch.
     pub peak_memory: MemoryUse,
+}
+
+/// An epoch under way.
+#[derive(Debug)]
+pub struct EpochSoFar {
+    /// The epoch, from 0.
+    pub(crate) epoch: usize,
+    /// Steps that are done, those before a resumption included.
+    pub(crate) n_steps: usize,
+    /// Counts of these steps, of all ranks.
+    pub(crate) counts: Counts,
+    pub(crate) timings: Timings,
+    pub(crate) memory: PeakMemory,
+    started: Instant,
+}
+
+impl EpochSoFar {
+    /// The start of an epoch, counted from 0.
+    pub fn start(epoch: usize) -> Self {
+        Self::resume(epoch, 0, Counts::default())
+    }
+
+    /// An epoch of which some steps were done, by a process that is no more.
+    pub(crate) fn resume(epoch: usize, n_steps: usize, counts: Counts) -> Self {
+        let (timings, memory) = (Timings::default(), PeakMemory::default());
+        Self { epoch, n_steps, counts, timings, memory, started: Instant::now() }
+    }
+
+    /// What became of it.
+    pub fn report(&self) -> EpochReport {
+        let &Self { n_steps, counts, timings, memory, started, .. } = self;
+        EpochReport { n_steps, counts, timings, wall: started.elapsed(), peak_memory: memory.get() }
+    }
 }

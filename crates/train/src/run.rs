@@ -1,193 +1,168 @@
-use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use burn::module::Module;
-use serde::Serialize;
-use sha2::{Digest, Sha256};
+use serde::{Deserialize, Serialize};
 
-use crate::curves::{Curves, Point};
+use crate::checkpoint::{self, Checkpoint, Position, differences};
+use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
-    Counts, EpochReport, Error, FitReport, Metrics, Prediction, Result, Timings, load_weights,
-    weights_to_bytes,
+    Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder, Summary,
+    Task, Trainer,
 };
 
-/// The folder that keeps what came of a training run.
-///
-/// | file | what |
-/// |---|---|
-/// | `config.json` | what the run was asked for |
-/// | `metrics.jsonl` | one object an epoch: losses, accuracies, stage times, memory |
-/// | `curves.svg` | loss and accuracy over the epochs |
-/// | `best.safetensors` | the parameters of the best epoch by validation accuracy, the first of those that tie |
-/// | `test_predictions.csv` | each test seed with its class and the predicted one |
-/// | `summary.json` | the result |
-///
-/// Every file but `metrics.jsonl`, which grows, is written under another name and renamed, so that what
-/// stands there is whole.
+/// What makes two runs the same run, so that one may go on where the other stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunIdentity {
+    /// All settings that the result depends on, by name. The batch of all ranks together is one of them,
+    /// the number of ranks is not, where items are shared out by
+    /// [`Uneven::Join`](kiln_loader::Uneven::Join).
+    pub settings: BTreeMap<String, String>,
+    /// Hash of the data.
+    pub data_hash: String,
+}
+
+/// A training run: where it is, the same on every rank, and what makes it possible to go on from there.
+/// The first rank keeps its files.
 #[derive(Debug)]
-pub struct RunFolder {
-    path: PathBuf,
-    curves: Curves,
-    best: Option<Best>,
+pub struct Run {
+    position: Position,
+    identity: RunIdentity,
+    resumed: Option<Resumed>,
+    /// On the first rank.
+    folder: Option<RunFolder>,
 }
 
-/// The epoch whose parameters are kept.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Best {
-    /// The epoch, from 1.
+/// Where a run went on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resumed {
+    /// Epochs that were done.
     pub epoch: usize,
-    /// Its validation accuracy.
-    pub val_accuracy: f64,
-    /// SHA-256 of `best.safetensors`, in hexadecimal.
-    pub weights_hash: String,
+    /// Steps of the next one that were done.
+    pub step: usize,
+    /// Ranks of the run that was stopped.
+    pub n_ranks: usize,
 }
 
-/// The result of a run: what `summary.json` holds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Summary {
-    /// Accuracy on the test split, of the best epoch's parameters.
-    pub test_accuracy: f64,
-    /// Macro F1 on the test split; `None` for tasks that have none.
-    pub test_f1_macro: Option<f64>,
-    /// Area under the ROC curve on the test split; `None` where it is undefined.
-    pub test_roc_auc: Option<f64>,
-    /// Validation accuracy of the best epoch.
-    pub val_accuracy: f64,
-    /// The best epoch, from 1.
-    pub best_epoch: usize,
-    /// Epochs that were trained.
-    pub n_epochs: usize,
-    /// Whether the run ended before all its epochs, because none was better any more.
-    pub stopped_early: bool,
-    /// Seconds from the start of the run to its end, the test included.
-    pub seconds: f64,
-    /// The most anonymous memory seen, in bytes.
-    pub peak_rss_anon_bytes: u64,
-    /// The most mapped file pages seen, in bytes.
-    pub peak_rss_mapped_bytes: u64,
-    /// SHA-256 of `best.safetensors`, in hexadecimal.
-    pub weights_hash: String,
-}
-
-#[derive(Serialize)]
-struct EpochLine {
-    epoch: usize,
-    train_loss: f64,
-    train_accuracy: f64,
-    val_loss: f64,
-    val_accuracy: f64,
-    n_steps: usize,
-    seconds: f64,
-    seeds_per_second: f64,
-    stage_seconds: Timings,
-    peak_rss_anon_bytes: u64,
-    peak_rss_mapped_bytes: u64,
-}
-
-impl RunFolder {
-    /// Makes the folder, or takes an empty one.
+impl Run {
+    /// Starts a run in the folder, which is made or opened on the first rank alone, or goes on from the
+    /// checkpoint that stands in it: then the trainer gets the model and the optimizer of that moment, and
+    /// all that follows has the same bits as if nothing had stopped. A meeting.
+    ///
+    /// On another number of ranks the seeds, the samples and the masks are the same; sums over the ranks
+    /// round otherwise.
     ///
     /// # Errors
-    /// [`Error::RunFolderNotEmpty`], or [`Error::Io`] when it cannot be made.
-    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
-        let path = path.into();
-        let io = |source| Error::Io { path: path.clone(), source };
-        fs::create_dir_all(&path).map_err(io)?;
-        if fs::read_dir(&path).map_err(io)?.next().is_some() {
-            return Err(Error::RunFolderNotEmpty { path });
+    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::BadFile`],
+    /// [`Error::Io`], [`Error::Weights`], [`Error::Ranks`].
+    pub fn start<T: Task>(
+        trainer: &mut Trainer<T>,
+        folder: impl FnOnce() -> Result<RunFolder>,
+        identity: RunIdentity,
+    ) -> Result<Self> {
+        let folder = if trainer.is_first() { Some(folder()?) } else { None };
+        let mut bytes = match &folder {
+            Some(folder) => folder.checkpoint()?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        trainer.comm().broadcast(0, &mut bytes)?;
+        let mut run = Self { position: Position::default(), identity, resumed: None, folder };
+        if bytes.is_empty() {
+            run.checkpoint(trainer)?;
+        } else {
+            run.resume(trainer, &bytes)?;
         }
-        Ok(Self { path, curves: Curves::default(), best: None })
+        Ok(run)
     }
 
-    /// Makes `parent/name-001`, or the same with the first number that is free.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when it cannot be made.
-    pub fn create_numbered(parent: impl AsRef<Path>, name: &str) -> Result<Self> {
-        let parent = parent.as_ref();
-        fs::create_dir_all(parent).map_err(|source| Error::Io { path: parent.to_owned(), source })?;
-        let mut number = 1;
-        loop {
-            let path = parent.join(format!("{name}-{number:03}"));
-            // Making it is the test, so that two runs that start together get a folder each.
-            match fs::create_dir(&path) {
-                Ok(()) => return Self::create(path),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-                Err(source) => return Err(Error::Io { path, source }),
-            }
+    fn resume<T: Task>(&mut self, trainer: &mut Trainer<T>, bytes: &[u8]) -> Result<()> {
+        let bad = |reason: String| {
+            let path = self.folder.as_ref().map(RunFolder::checkpoint_path).unwrap_or_default();
+            Error::BadFile { path, reason }
+        };
+        let checkpoint = Checkpoint::read(bytes).map_err(bad)?;
+        check_identity(checkpoint.identity(), &self.identity)?;
+        let n_ranks = checkpoint.n_ranks();
+        let (position, lines) = checkpoint.restore(trainer)?;
+        self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks });
+        self.position = position;
+        match &mut self.folder {
+            Some(folder) => folder.restore(lines),
+            None => Ok(()),
         }
     }
 
-    /// Where the folder is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where the run went on; `None` for one that started here.
+    pub fn resumed(&self) -> Option<Resumed> {
+        self.resumed
     }
 
-    /// Writes `config.json`.
+    /// The folder, on the first rank.
+    pub fn folder(&self) -> Option<&RunFolder> {
+        self.folder.as_ref()
+    }
+
+    /// Epochs that are done.
+    pub fn n_epochs(&self) -> usize {
+        self.position.epoch
+    }
+
+    /// Epochs since the best one.
+    pub fn n_since_best(&self) -> usize {
+        self.position.n_since_best
+    }
+
+    /// The next epoch, or what is left of it.
+    pub(crate) fn next_epoch(&self) -> EpochSoFar {
+        EpochSoFar::resume(self.position.epoch, self.position.step, self.position.counts)
+    }
+
+    /// Takes the steps that were done of an epoch under way.
+    pub(crate) fn advance(&mut self, so_far: &EpochSoFar) {
+        self.position.step = so_far.n_steps;
+        self.position.counts = so_far.counts;
+    }
+
+    /// Writes the place where the run is to the disk, in the place of the last one: the first rank does.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn write_config(&self, config: &impl Serialize) -> Result<()> {
-        self.write_json("config.json", config)
+    /// [`Error::Io`]; the last checkpoint is then still there.
+    pub fn checkpoint<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let n_ranks = trainer.comm().topology().world_size;
+        let bytes =
+            checkpoint::to_bytes(trainer, &self.position, &folder.lines, &self.identity, n_ranks)?;
+        folder.write_checkpoint(&bytes)
     }
 
-    /// Records an epoch, counted from 1: appends to the metrics, draws the curves, and keeps the
-    /// parameters if none had a better validation accuracy. Says whether they were kept.
+    /// Records the epoch that was trained and validated, and keeps the parameters if none had a better
+    /// validation accuracy. Says whether they were kept. The counts must be the same on every rank.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Drawing`] or [`Error::Weights`].
-    pub fn record<M: Module>(
+    pub fn record<T: Task>(
         &mut self,
-        epoch: usize,
+        trainer: &mut Trainer<T>,
         train: &EpochReport,
         val: &Counts,
-        model: &M,
     ) -> Result<bool> {
-        let point = Point {
-            epoch,
-            train_loss: train.counts.loss(),
-            val_loss: val.loss(),
-            train_accuracy: train.counts.accuracy(),
-            val_accuracy: val.accuracy(),
-        };
-        self.append_metrics(&point, train)?;
-        self.curves.push(point);
-        self.write("curves.svg", self.curves.to_svg()?.as_bytes())?;
-        let is_best = self.best.as_ref().is_none_or(|best| val.accuracy() > best.val_accuracy);
-        if is_best {
-            let bytes = weights_to_bytes(model)?;
-            self.write("best.safetensors", &bytes)?;
-            let weights_hash = hex(&Sha256::digest(&bytes));
-            self.best = Some(Best { epoch, val_accuracy: val.accuracy(), weights_hash });
+        let epoch = self.position.epoch + 1;
+        if let Some(folder) = &mut self.folder {
+            folder.record(epoch, train, val)?;
         }
+        let best = self.position.best.as_ref();
+        let is_best = best.is_none_or(|best| val.accuracy() > best.val.accuracy());
+        self.position.n_since_best += 1;
+        if is_best {
+            let bytes = weights_to_bytes(trainer.model())?;
+            if let Some(folder) = &self.folder {
+                folder.write_best(&bytes)?;
+            }
+            self.position.best = Some(Best { epoch, val: *val, weights_hash: hash(&bytes) });
+            self.position.n_since_best = 0;
+        }
+        (self.position.epoch, self.position.step, self.position.counts) = (epoch, 0, Counts::default());
+        self.checkpoint(trainer)?;
         Ok(is_best)
-    }
-
-    fn append_metrics(&self, point: &Point, train: &EpochReport) -> Result<()> {
-        let seconds = train.wall.as_secs_f64();
-        let line = EpochLine {
-            epoch: point.epoch,
-            train_loss: point.train_loss,
-            train_accuracy: point.train_accuracy,
-            val_loss: point.val_loss,
-            val_accuracy: point.val_accuracy,
-            n_steps: train.n_steps,
-            seconds,
-            seeds_per_second: train.counts.total as f64 / seconds,
-            stage_seconds: train.timings,
-            peak_rss_anon_bytes: train.peak_memory.anon_bytes,
-            peak_rss_mapped_bytes: train.peak_memory.mapped_bytes,
-        };
-        let path = self.path.join("metrics.jsonl");
-        let append = || {
-            let mut text = serde_json::to_string(&line)?;
-            text.push('\n');
-            OpenOptions::new().create(true).append(true).open(&path)?.write_all(text.as_bytes())
-        };
-        append().map_err(|source| Error::Io { path: path.clone(), source })
     }
 
     /// The best epoch so far.
@@ -195,97 +170,53 @@ impl RunFolder {
     /// # Errors
     /// [`Error::NoEpoch`] before the first one was recorded.
     pub fn best(&self) -> Result<&Best> {
-        self.best.as_ref().ok_or(Error::NoEpoch)
+        self.position.best.as_ref().ok_or(Error::NoEpoch)
     }
 
-    /// Puts the best epoch's parameters into the model.
+    /// Puts the best epoch's parameters into the trainer. A meeting.
     ///
     /// # Errors
-    /// [`Error::NoEpoch`], [`Error::Io`] or [`Error::Weights`].
-    pub fn load_best<M: Module>(&self, model: &mut M) -> Result<()> {
-        self.best()?;
-        let path = self.path.join("best.safetensors");
-        let bytes = fs::read(&path).map_err(|source| Error::Io { path, source })?;
-        load_weights(model, bytes)
-    }
-
-    /// Writes `test_predictions.csv`: `node,label,predicted`, in the order given.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
-        let mut csv = String::from("node,label,predicted\n");
-        for said in predictions {
-            csv.push_str(&format!("{},{},{}\n", said.node.0, said.label, said.predicted));
-        }
-        self.write("test_predictions.csv", csv.as_bytes())
-    }
-
-    /// Writes `summary.json`.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn finish(&self, summary: &Summary) -> Result<()> {
-        self.write_json("summary.json", summary)
-    }
-
-    fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let io = |error: serde_json::Error| Error::Io { path: self.path.join(name), source: error.into() };
-        let mut json = serde_json::to_string_pretty(value).map_err(io)?;
-        json.push('\n');
-        self.write(name, json.as_bytes())
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.path.join(name);
-        let unfinished = self.path.join(format!("{name}.unfinished"));
-        let write = || {
-            let mut file = File::create(&unfinished)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &path)
+    /// [`Error::NoEpoch`], [`Error::Io`], [`Error::BadFile`], [`Error::Weights`] or [`Error::Ranks`].
+    pub fn load_best<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
+        let best = self.best()?;
+        let mut bytes = match &self.folder {
+            Some(folder) => folder.read_best(best)?,
+            None => Vec::new(),
         };
-        write().map_err(|source| Error::Io { path: path.clone(), source })
+        trainer.comm().broadcast(0, &mut bytes)?;
+        load_weights(&mut trainer.model, bytes)
+    }
+
+    /// Writes the predictions and the summary of a run that took `elapsed`, on the first rank, and gives what
+    /// it wrote; `None` on the others.
+    ///
+    /// # Errors
+    /// [`Error::NoEpoch`] or [`Error::Io`].
+    pub fn finish(
+        &self,
+        said: &Evaluation,
+        report: &FitReport,
+        elapsed: Duration,
+    ) -> Result<Option<Summary>> {
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
+        folder.write_predictions(&said.predictions())?;
+        let summary = Summary::new(&said.metrics(), self.best()?, &report, elapsed);
+        folder.write_summary(&summary)?;
+        Ok(Some(summary))
     }
 }
 
-impl Summary {
-    /// The result of a run that took `elapsed` and tested its best epoch.
-    pub fn new(test: &Metrics, best: &Best, fit: &FitReport, elapsed: Duration) -> Self {
-        Self {
-            test_accuracy: test.accuracy,
-            test_f1_macro: test.f1_macro,
-            test_roc_auc: test.roc_auc,
-            val_accuracy: best.val_accuracy,
-            best_epoch: best.epoch,
-            n_epochs: fit.n_epochs,
-            stopped_early: fit.stopped_early,
-            seconds: elapsed.as_secs_f64(),
-            peak_rss_anon_bytes: fit.peak_memory.anon_bytes,
-            peak_rss_mapped_bytes: fit.peak_memory.mapped_bytes,
-            weights_hash: best.weights_hash.clone(),
-        }
+fn check_identity(checkpoint: &RunIdentity, run: &RunIdentity) -> Result<()> {
+    let differs = |name: &str, then: &str, now: &str| {
+        let [name, then, now] = [name, then, now].map(str::to_owned);
+        Err(Error::OtherRun { name, then, now })
+    };
+    if let Some((name, then, now)) = differences(&checkpoint.settings, &run.settings) {
+        return differs(name, then, now);
     }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        writeln!(f, "test accuracy   {:.4}", self.test_accuracy)?;
-        let or_undefined =
-            |value: Option<f64>| value.map_or("undefined".into(), |value| format!("{value:.4}"));
-        writeln!(f, "test macro F1   {}", or_undefined(self.test_f1_macro))?;
-        writeln!(f, "test ROC-AUC    {}", or_undefined(self.test_roc_auc))?;
-        writeln!(f, "best epoch      {} (validation accuracy {:.4})", self.best_epoch, self.val_accuracy)?;
-        let stopped = if self.stopped_early { ", stopped early" } else { "" };
-        writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;
-        writeln!(f, "time            {:.1} s", self.seconds)?;
-        let (anon, mapped) = (mib(self.peak_rss_anon_bytes), mib(self.peak_rss_mapped_bytes));
-        writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;
-        write!(f, "weights         sha256 {}", self.weights_hash)
+    match checkpoint.data_hash == run.data_hash {
+        true => Ok(()),
+        false => differs("the hash of the data", &checkpoint.data_hash, &run.data_hash),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,99 +1,64 @@
-use std::fmt;
+use std::fmt::Debug;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
+use kiln_dist::{Communicator, Reduce};
 
-/// The error of a communicator, whichever it is.
-type SyncError = Box<dyn std::error::Error + Send + Sync>;
+use crate::{Result, Weight};
 
 /// Averages gradients over the ranks: the one seam between the training loop and whatever moves them,
 /// through host memory or between devices.
-///
-/// Every rank calls it once a step: a rank without items with weight 0, and a rank that cannot go on with
-/// no gradients and a weight that is not a number, so that the others end with an error and wait for
-/// nothing.
-pub trait GradientSync<M: Module> {
+pub trait GradientSync<M: Module>: Debug + Send {
     /// Takes the gradients of this rank's mean loss and the weight that the mean was taken over; gives
-    /// the gradients of the mean over all ranks' items, the same on every rank.
+    /// the gradients of the mean over all ranks' items, the same on every rank. A rank without items
+    /// comes with no gradients and weight 0. Not called where there is one rank.
     ///
     /// # Errors
     /// Whatever the communicator says.
     fn average(
         &mut self,
+        comm: &mut dyn Communicator,
         model: &M,
         gradients: GradientsParams,
-        weight: f64,
-    ) -> Result<GradientsParams, SyncError>;
+        weight: Weight,
+    ) -> Result<GradientsParams>;
 }
 
-/// One rank: its gradients are the average.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SingleRank;
-
-impl<M: Module> GradientSync<M> for SingleRank {
-    fn average(&mut self, _: &M, gradients: GradientsParams, _: f64) -> Result<GradientsParams, SyncError> {
-        Ok(gradients)
-    }
-}
-
-/// Several ranks, through host memory: all gradients travel as one flat bucket that `all_reduce_sum`
-/// replaces by its sum over the ranks.
+/// Through host memory: all gradients travel as one flat bucket, which is summed in the order of the ranks.
 ///
-/// A parameter that has a gradient on no rank gets none; frozen parameters do not travel.
-pub struct BucketSync<F> {
-    all_reduce_sum: F,
+/// The average is weighted by the ranks' items, so that every item counts the same. (PyTorch's `Join` divides
+/// by the number of ranks, so that in uneven steps an item of a small share counts more.) A parameter that has
+/// a gradient on no rank gets none; frozen parameters do not travel.
+#[derive(Debug, Default)]
+pub struct BucketSync {
     bucket: Vec<f32>,
 }
 
-impl<F> BucketSync<F> {
-    /// Averages through this sum over ranks.
-    pub fn new(all_reduce_sum: F) -> Self {
-        Self { all_reduce_sum, bucket: Vec::new() }
-    }
-}
-
-impl<F> fmt::Debug for BucketSync<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BucketSync").field("bucket_len", &self.bucket.len()).finish_non_exhaustive()
-    }
-}
-
-impl<M, F> GradientSync<M> for BucketSync<F>
-where
-    M: Module,
-    F: FnMut(&mut [f32]) -> Result<(), SyncError>,
-{
+impl<M: Module> GradientSync<M> for BucketSync {
     fn average(
         &mut self,
+        comm: &mut dyn Communicator,
         model: &M,
         gradients: GradientsParams,
-        weight: f64,
-    ) -> Result<GradientsParams, SyncError> {
+        weight: Weight,
+    ) -> Result<GradientsParams> {
         self.bucket.clear();
-        let weight = weight as f32;
-        model.visit(&mut Flatten { bucket: &mut self.bucket, gradients: &gradients, weight });
-        self.bucket.push(weight);
-        (self.all_reduce_sum)(&mut self.bucket)?;
-        let total = self.bucket.pop().unwrap_or(0.0);
-        if !total.is_finite() {
-            return Err("another rank could not go on".into());
-        }
+        let share = (weight.own / weight.all) as f32;
+        model.visit(&mut Flatten { bucket: &mut self.bucket, gradients: &gradients, share });
+        comm.all_reduce_sum(Reduce::F32(&mut self.bucket))?;
         let mut averaged = GradientsParams::new();
-        if total == 0.0 {
-            return Ok(averaged);
-        }
-        model.visit(&mut Unflatten { rest: &self.bucket, scale: 1.0 / total, gradients: &mut averaged });
+        model.visit(&mut Unflatten { rest: &self.bucket, gradients: &mut averaged });
         Ok(averaged)
     }
 }
 
-/// Appends, for each parameter that learns, whether it has a gradient here, and the gradient times the
-/// weight, zeros where there is none.
+/// Appends, for each parameter that learns, whether it has a gradient here, and the gradient times this
+/// rank's share of the items, zeros where there is none.
 struct Flatten<'a> {
     bucket: &'a mut Vec<f32>,
     gradients: &'a GradientsParams,
-    weight: f32,
+    share: f32,
 }
 
 impl ModuleVisitor for Flatten<'_> {
@@ -106,17 +71,16 @@ impl ModuleVisitor for Flatten<'_> {
             Some(gradient) => {
                 self.bucket.push(1.0);
                 let values = kiln_kernels::read_f32(gradient);
-                self.bucket.extend(values.iter().map(|value| value * self.weight));
+                self.bucket.extend(values.iter().map(|value| value * self.share));
             }
             None => self.bucket.resize(self.bucket.len() + 1 + value.shape().num_elements(), 0.0),
         }
     }
 }
 
-/// Registers each parameter's part of the bucket, scaled, in the order in which it was flattened.
+/// Registers each parameter's part of the bucket, in the order in which it was flattened.
 struct Unflatten<'a> {
     rest: &'a [f32],
-    scale: f32,
     gradients: &'a mut GradientsParams,
 }
 
@@ -131,8 +95,52 @@ impl ModuleVisitor for Unflatten<'_> {
         if part[0] == 0.0 {
             return;
         }
-        let scaled: Vec<f32> = part[1..].iter().map(|sum| sum * self.scale).collect();
-        let gradient = TensorData::new(scaled, value.shape());
+        let gradient = TensorData::new(part[1..].to_vec(), value.shape());
         self.gradients.register(param.id, Tensor::<D>::from_data(gradient, &value.device().inner()));
+    }
+}
+
+/// Gives every rank the first rank's floats that do not learn: running statistics, which each rank's own
+/// batches changed, and frozen parameters, which are the same anyway. Costs a visit where there are none.
+pub(crate) fn share_buffers<M: Module>(comm: &mut dyn Communicator, model: M) -> Result<M> {
+    // Running statistics keep the last step's update apart until they are asked to settle it.
+    drop(model.valid());
+    let mut values = Buffers(Vec::new());
+    model.visit(&mut values);
+    if values.0.is_empty() {
+        return Ok(model);
+    }
+    let mut bytes = bytemuck::cast_slice(&values.0).to_vec();
+    comm.broadcast(0, &mut bytes)?;
+    if comm.topology().rank == 0 {
+        return Ok(model);
+    }
+    let values: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+    Ok(model.map(&mut SetBuffers(&values)))
+}
+
+struct Buffers(Vec<f32>);
+
+impl ModuleVisitor for Buffers {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let value = param.val();
+        if !value.is_require_grad() {
+            self.0.extend(kiln_kernels::read_f32(value));
+        }
+    }
+}
+
+struct SetBuffers<'a>(&'a [f32]);
+
+impl ModuleMapper for SetBuffers<'_> {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let value = param.val();
+        if value.is_require_grad() {
+            return param;
+        }
+        let (own, rest) = self.0.split_at(value.shape().num_elements());
+        self.0 = rest;
+        let data = TensorData::new(own.to_vec(), value.shape());
+        param.map(|value| Tensor::from_data(data, &value.device()))
     }
 }

@@ -3,49 +3,72 @@ use std::time::Instant;
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
+use kiln_dist::Communicator;
 use kiln_nn::{Ctx, Mode};
 
+use crate::sync::share_buffers;
+use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
-    Counts, DeviceBatch, EpochReport, Error, Forward, GradientSync, OptimizerConfig, PeakMemory, Result,
-    StepReport, Task, Timings,
+    BucketSync, Counts, DeviceBatch, EpochReport, EpochSoFar, Error, Forward, GradientSync, OptimizerConfig,
+    Result, StepReport, Task, Timings, Weight,
 };
 
-/// Trains a task's model, one epoch of batches at a time.
+/// How long ranks wait for the one that works for all of them: a year. A rank that fails is noticed at once.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+
+/// Trains a task's model, together with the trainers of the other ranks: each takes its share of a step's
+/// items, gradients are averaged, and all models stay the same to the bit.
+///
+/// Methods that say so are meetings: every rank calls them, in the same order.
 #[derive(Debug)]
-pub struct Trainer<T: Task, S> {
-    task: T,
-    model: T::Model,
-    optimizer: OptimizerState,
-    sync: S,
+pub struct Trainer<T: Task> {
+    pub(crate) task: T,
+    pub(crate) model: T::Model,
+    pub(crate) optimizer: OptimizerState,
+    comm: Box<dyn Communicator>,
+    sync: Box<dyn GradientSync<T::Model>>,
     device: Device,
 }
 
-/// Burn's optimizer with its step size.
-struct OptimizerState {
-    state: ModuleOptimizer,
-    learning_rate: f64,
+/// Burn's optimizer with its numbers.
+pub(crate) struct OptimizerState {
+    pub(crate) state: ModuleOptimizer,
+    config: OptimizerConfig,
 }
 
 impl std::fmt::Debug for OptimizerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Optimizer").field("learning_rate", &self.learning_rate).finish_non_exhaustive()
+        f.debug_struct("Optimizer").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
-    /// A trainer for a model whose parameters are on `device` with autodiff: `device` is the plain one.
+impl<T: Task> Trainer<T> {
+    /// A trainer for a model whose parameters are on `device` with autodiff: `device` is the plain one. A
+    /// meeting, in which every rank gets the first one's parameters.
     ///
     /// # Errors
-    /// [`Error::BadSetting`] for an optimizer's number that no run can use.
+    /// [`Error::BadSetting`] for an optimizer's number that no run can use, [`Error::Ranks`], and
+    /// [`Error::Weights`] where another rank's model has another shape.
     pub fn new(
         task: T,
-        model: T::Model,
+        mut model: T::Model,
         optimizer: &OptimizerConfig,
-        sync: S,
+        mut comm: Box<dyn Communicator>,
         device: Device,
     ) -> Result<Self> {
-        let optimizer = OptimizerState { state: optimizer.init()?, learning_rate: optimizer.learning_rate };
-        Ok(Self { task, model, optimizer, sync, device: device.inner() })
+        let optimizer = OptimizerState { state: optimizer.init()?, config: *optimizer };
+        if 1 < comm.topology().world_size {
+            let mut bytes = weights_to_bytes(&model)?;
+            comm.broadcast(0, &mut bytes)?;
+            load_weights(&mut model, bytes)?;
+        }
+        let sync = Box::new(BucketSync::default());
+        Ok(Self { task, model, optimizer, comm, sync, device: device.inner() })
+    }
+
+    /// The same, with gradients averaged in another way than through host memory.
+    pub fn with_sync(self, sync: impl GradientSync<T::Model> + 'static) -> Self {
+        Self { sync: Box::new(sync), ..self }
     }
 
     /// The model as it is now.
@@ -58,103 +81,122 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
         &self.device
     }
 
-    /// Puts other parameters in the model's place; the optimizer's state stays.
-    pub(crate) fn set_model(&mut self, model: T::Model) {
-        self.model = model;
+    /// The way to the other ranks.
+    pub fn comm(&mut self) -> &mut dyn Communicator {
+        &mut *self.comm
     }
 
-    /// Trains on the batches and calls `observe` after each step.
+    /// Whether this is the first rank, which prints and writes files for all.
+    pub fn is_first(&self) -> bool {
+        self.comm.topology().rank == 0
+    }
+
+    /// Trains on the batches and calls `observe` after each step. A meeting, of as many batches on each rank;
+    /// at its end the ranks compare their models.
     ///
     /// # Errors
-    /// The loader's error, or a loss that is not finite; the model is then as the last whole step left it.
+    /// The loader's error, a loss that is not finite, [`Error::Ranks`] and [`Error::RanksDiffer`]; the model
+    /// is then as the last whole step left it.
     pub fn epoch(
         &mut self,
+        epoch: usize,
         batches: impl IntoIterator<Item = kiln_loader::Result<T::Batch>>,
         mut observe: impl FnMut(&StepReport),
     ) -> Result<EpochReport> {
-        let start = Instant::now();
-        let mut counts = Counts::default();
-        let mut timings = Timings::default();
-        let mut memory = PeakMemory::default();
-        let mut n_steps = 0;
+        let mut so_far = EpochSoFar::start(epoch);
         let mut batches = batches.into_iter();
-        loop {
-            let asked = Instant::now();
-            let Some(batch) = batches.next() else { break };
-            timings.wait += asked.elapsed();
-            let batch = match batch {
-                Ok(batch) => batch,
-                Err(error) => return Err(self.withdraw(error.into())),
-            };
-            let of_step = self.step(n_steps, batch, &mut timings, &mut memory)?;
-            observe(&StepReport { step: n_steps, counts: of_step, wall: asked.elapsed() });
-            counts += of_step;
-            n_steps += 1;
+        while let Some(report) = self.step(&mut batches, &mut so_far)? {
+            observe(&report);
         }
-        Ok(EpochReport { n_steps, counts, timings, wall: start.elapsed(), peak_memory: memory.get() })
+        self.compare(epoch)?;
+        Ok(so_far.report())
     }
 
-    /// One step: upload, forward, backward, sync, update.
-    fn step(
-        &mut self,
-        step: usize,
-        batch: T::Batch,
-        timings: &mut Timings,
-        memory: &mut PeakMemory,
-    ) -> Result<Counts> {
-        let started = Instant::now();
-        let batch = self.task.upload(batch, &self.device.clone().autodiff());
-        timings.loader += batch.times;
-        let uploaded = Instant::now();
-        timings.upload += uploaded - started;
-
-        let mut counts = Counts::default();
-        let gradients = if batch.n_items == 0 {
-            GradientsParams::new()
-        } else {
-            let ctx = Ctx { key: batch.key, mode: Mode::Train };
-            let forward = self.task.forward(&self.model, &batch.input, &ctx);
-            counts = self.count(&batch, &forward);
-            if let Err(error) = check_finite("training", step, &counts) {
-                return Err(self.withdraw(error));
-            }
-            timings.forward += uploaded.elapsed();
-            memory.look();
-            let forwarded = Instant::now();
-            let loss = forward.loss_sum.div_scalar(forward.weight);
-            let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
-            timings.backward += forwarded.elapsed();
-            memory.look();
-            gradients
-        };
-
-        let before_sync = Instant::now();
-        let averaged = self.sync.average(&self.model, gradients, counts.weight);
-        let gradients = averaged.map_err(|source| Error::Sync { step, source })?;
-        let synced = Instant::now();
-        timings.sync += synced - before_sync;
-
-        let learning_rate = self.optimizer.learning_rate;
-        self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
-        timings.update += synced.elapsed();
-        memory.look();
-        Ok(counts)
-    }
-
-    /// Tells the other ranks that this one cannot go on, so that none waits for it.
-    fn withdraw(&mut self, error: Error) -> Error {
-        // Whatever comes of it, the error that led here is the one to report.
-        let _ = self.sync.average(&self.model, GradientsParams::new(), f64::NAN);
-        error
-    }
-
-    /// Runs the model on the batches without training, and calls `visit` with each batch and its outputs.
-    /// Dropout is off; whether neighbours are sampled is up to the loader that made the batches.
+    /// One step on the next batch: upload, forward, backward, sync, update. `None` at the end. A meeting.
     ///
     /// # Errors
-    /// The loader's error, or a loss that is not finite.
+    /// As [`Trainer::epoch`].
+    pub fn step(
+        &mut self,
+        batches: &mut impl Iterator<Item = kiln_loader::Result<T::Batch>>,
+        so_far: &mut EpochSoFar,
+    ) -> Result<Option<StepReport>> {
+        let asked = Instant::now();
+        self.comm.at_step(so_far.n_steps as u64);
+        let Some(batch) = batches.next() else { return Ok(None) };
+        so_far.timings.wait += asked.elapsed();
+        let (own, gradients) = self.learn(batch?, so_far)?;
+        let learned = Instant::now();
+        let counts = own.sum_over(&mut *self.comm)?;
+        let gradients = self.average(gradients, Weight { own: own.weight, all: counts.weight })?;
+        let synced = Instant::now();
+        so_far.timings.sync += synced - learned;
+        let learning_rate = self.optimizer.config.learning_rate;
+        self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
+        so_far.timings.update += synced.elapsed();
+        so_far.memory.look();
+        let report = StepReport { step: so_far.n_steps, counts, wall: asked.elapsed() };
+        so_far.counts += counts;
+        so_far.n_steps += 1;
+        Ok(Some(report))
+    }
+
+    /// Forward and backward: this rank's counts, and the gradients of its mean loss.
+    fn learn(&self, batch: T::Batch, so_far: &mut EpochSoFar) -> Result<(Counts, GradientsParams)> {
+        let Timings { upload, forward: forwards, backward, loader, .. } = &mut so_far.timings;
+        let started = Instant::now();
+        let batch = self.task.upload(batch, &self.device.clone().autodiff());
+        *loader += batch.times;
+        let uploaded = Instant::now();
+        *upload += uploaded - started;
+        if batch.n_items == 0 {
+            return Ok((Counts::default(), GradientsParams::new()));
+        }
+        let ctx = Ctx { key: batch.key, mode: Mode::Train };
+        let forward = self.task.forward(&self.model, &batch.input, &ctx);
+        let counts = self.count(&batch, &forward);
+        check_finite("training", so_far.n_steps, &counts)?;
+        let forwarded = Instant::now();
+        *forwards += forwarded - uploaded;
+        so_far.memory.look();
+        let loss = forward.loss_sum.div_scalar(forward.weight);
+        let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
+        *backward += forwarded.elapsed();
+        so_far.memory.look();
+        Ok((counts, gradients))
+    }
+
+    /// The gradients of the mean loss over all ranks' items; buffers become those of the first rank.
+    fn average(&mut self, gradients: GradientsParams, weight: Weight) -> Result<GradientsParams> {
+        if self.comm.topology().world_size == 1 || weight.all == 0.0 {
+            return Ok(gradients);
+        }
+        let gradients = self.sync.average(&mut *self.comm, &self.model, gradients, weight)?;
+        self.model = share_buffers(&mut *self.comm, self.model.clone())?;
+        Ok(gradients)
+    }
+
+    /// Makes sure that all ranks have the same parameters, by their hashes. A meeting.
+    pub(crate) fn compare(&mut self, epoch: usize) -> Result<()> {
+        if self.comm.topology().world_size == 1 {
+            return Ok(());
+        }
+        let own = hash(&weights_to_bytes(&self.model)?);
+        let all = self.comm.all_gather(own.as_bytes())?;
+        match all.iter().position(|other| *other != all[0]) {
+            Some(rank) => Err(Error::RanksDiffer { rank, epoch: epoch + 1 }),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the model on the batches without training, and calls `visit` with each batch of this rank and its
+    /// outputs. Dropout is off; whether neighbours are sampled is up to the loader that made the batches. The
+    /// counts are those of all ranks. A meeting.
+    ///
+    /// # Errors
+    /// The loader's error, a loss that is not finite, [`Error::Ranks`].
     pub fn evaluate(
-        &self,
+        &mut self,
         batches: impl IntoIterator<Item = kiln_loader::Result<T::Batch>>,
         mut visit: impl FnMut(&T::Input, &Forward),
     ) -> Result<Counts> {
@@ -172,7 +214,26 @@ impl<T: Task, S: GradientSync<T::Model>> Trainer<T, S> {
             counts += of_step;
             visit(&batch.input, &forward);
         }
-        Ok(counts)
+        counts.sum_over(&mut *self.comm)
+    }
+
+    /// Has the first rank alone work, while the others wait for as long as it lives; they get the default. A
+    /// meeting.
+    ///
+    /// # Errors
+    /// What `work` says, and [`Error::Ranks`].
+    pub fn on_first<V: Default>(&mut self, work: impl FnOnce(&Self) -> Result<V>) -> Result<V> {
+        let value = if self.is_first() { work(self)? } else { V::default() };
+        self.comm.barrier(PATIENCE)?;
+        Ok(value)
+    }
+
+    /// The counts of all ranks. A meeting.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`].
+    pub fn sum(&mut self, counts: Counts) -> Result<Counts> {
+        counts.sum_over(&mut *self.comm)
     }
 
     fn count(&self, batch: &DeviceBatch<T::Input>, forward: &Forward) -> Counts {

@@ -1,6 +1,8 @@
 use burn::module::Module;
 use burn::store::{ModuleSnapshot, SafetensorsStore};
 
+use sha2::{Digest, Sha256};
+
 use crate::{Error, Result};
 
 /// A model's parameters as the bytes of a safetensors file, the same bytes for the same parameters:
@@ -29,4 +31,9 @@ pub fn load_weights<M: Module>(model: &mut M, bytes: Vec<u8>) -> Result<()> {
     }
     *model = filled;
     Ok(())
+}
+
+/// The SHA-256 of bytes, in hexadecimal.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,16 +3,19 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
+
 use burn::tensor::Device;
 use kiln_data::{Dataset, synthetic};
+use kiln_dist::Solo;
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{
-    Counts, EpochReport, Error, FitConfig, FitReport, NodeClassification, Observer, OptimizerConfig,
-    RunFolder, SingleRank, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
+    Counts, EpochReport, Error, Evaluation, FitConfig, FitReport, NodeClassification, Observer, OptimizerConfig,
+    Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
 };
 
 #[derive(Default)]
@@ -44,14 +47,16 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-fn loader(data: &Dataset, nodes: &[NodeId]) -> Loader<NodeFetch<NeighborSampler, dyn FeatureSource>> {
+type NodeLoader = Loader<NodeFetch<NeighborSampler, dyn FeatureSource>>;
+
+fn loader(data: &Dataset, nodes: &[NodeId]) -> NodeLoader {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(5); 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 100, seed: 1, ..Default::default() };
     Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
 }
 
-type SageTrainer = Trainer<NodeClassification<Sage>, SingleRank>;
+type SageTrainer = Trainer<NodeClassification<Sage>>;
 
 fn trainer(data: &Dataset) -> SageTrainer {
     let config = SageConfig {
@@ -65,22 +70,32 @@ fn trainer(data: &Dataset) -> SageTrainer {
     };
     let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    Trainer::new(NodeClassification::new(), model, &optimizer, SingleRank, Device::flex()).unwrap()
+    Trainer::new(NodeClassification::new(), model, &optimizer, Box::new(Solo), Device::flex()).unwrap()
+}
+
+fn run(trainer: &mut SageTrainer, folder: &Path) -> Run {
+    Run::start(trainer, || RunFolder::create(folder), RunIdentity::default()).unwrap()
+}
+
+fn judge(trainer: &mut SageTrainer, loader: &NodeLoader) -> kiln_train::Result<Evaluation> {
+    let mut said = Evaluation::default();
+    trainer.evaluate(loader.epoch(TEST), |input, forward| said.add(input, forward))?;
+    Ok(said)
 }
 
 fn epochs(n_epochs: usize) -> FitConfig {
-    FitConfig { n_epochs, patience: None }
+    FitConfig { n_epochs, patience: None, checkpoint_every: None }
 }
 
 #[test]
 fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let mut run = RunFolder::create(folder.path()).unwrap();
     let (train, val) = (loader(&data, &data.split.train), loader(&data, &data.split.val));
     let mut trainer = trainer(&data);
+    let mut run = run(&mut trainer, folder.path());
     let mut heard = Heard::default();
-    let validate = |trainer: &SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+    let validate = |trainer: &mut SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
     let report = fit(&mut trainer, &train, epochs(6), validate, &mut run, &mut heard).unwrap();
 
     assert_eq!((report.n_epochs, report.stopped_early), (6, false));
@@ -88,38 +103,36 @@ fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
     let epochs: Vec<usize> = heard.epochs.iter().map(|(epoch, ..)| *epoch).collect();
     assert_eq!(epochs, [1, 2, 3, 4, 5, 6]);
     let (best, accuracy, _) = heard.epochs.iter().rev().find(|(.., is_best)| *is_best).unwrap();
-    assert_eq!((run.best().unwrap().epoch, run.best().unwrap().val_accuracy), (*best, *accuracy));
+    assert_eq!((run.best().unwrap().epoch, run.best().unwrap().val.accuracy()), (*best, *accuracy));
     assert!(heard.epochs.iter().all(|(_, other, _)| other <= accuracy));
 
-    let mut n_seen = 0;
     let test = loader(&data, &data.split.test);
-    let judge =
-        |trainer: &SageTrainer| trainer.evaluate(test.epoch(TEST), |input, _| n_seen += input.seeds.len());
-    let counts = test_best(trainer, &run, judge).unwrap();
-    assert_eq!((n_seen, counts.total), (data.split.test.len(), data.split.test.len() as u64));
-    assert!(counts.accuracy() > 0.85, "{}", counts.accuracy());
+    let said = test_best(trainer, &run, |trainer| judge(trainer, &test)).unwrap();
+    assert_eq!(said.predictions().len(), data.split.test.len());
+    assert!(said.metrics().accuracy > 0.85, "{}", said.metrics().accuracy);
 }
 
 /// The validation accuracies of each epoch, in percent, that a run is told.
 fn told(percents: &'static [u64], config: FitConfig) -> (kiln_train::Result<FitReport>, Heard, usize) {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let mut run = RunFolder::create(folder.path()).unwrap();
+    let mut trainer = trainer(&data);
+    let mut run = run(&mut trainer, folder.path());
     let mut heard = Heard::default();
     let mut percents = percents.iter();
-    let validate = |_: &SageTrainer| {
+    let validate = |_: &mut SageTrainer| {
         let hits = *percents.next().expect("a run should end with its epochs or its patience");
         Ok(Counts { loss_sum: 1.0, weight: 100.0, hits, total: 100 })
     };
     let train = loader(&data, &data.split.train[..100]);
-    let report = fit(&mut trainer(&data), &train, config, validate, &mut run, &mut heard);
+    let report = fit(&mut trainer, &train, config, validate, &mut run, &mut heard);
     let best = run.best().map_or(0, |best| best.epoch);
     (report, heard, best)
 }
 
 #[test]
 fn a_run_stops_when_its_patience_ends() {
-    let patience = |patience| FitConfig { n_epochs: 6, patience };
+    let patience = |patience| FitConfig { n_epochs: 6, patience, checkpoint_every: None };
     let cases = [
         (&[50, 60, 60, 55][..], Some(2), 4, true, 2),
         (&[50, 40], Some(1), 2, true, 1),
@@ -145,20 +158,20 @@ fn a_run_stops_when_its_patience_ends() {
 fn splits_without_nodes_are_refused() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let mut run = RunFolder::create(folder.path()).unwrap();
+    let mut run = run(&mut trainer(&data), folder.path());
     let (some, none) = (loader(&data, &data.split.train), loader(&data, &[]));
     let mut heard = Heard::default();
     for (train, val, n_steps, expected) in
         [(&none, &some, 0, "training"), (&some, &none, some.n_steps(), "validation")]
     {
-        let validate = |trainer: &SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+        let validate = |trainer: &mut SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
         let error = fit(&mut trainer(&data), train, epochs(1), validate, &mut run, &mut heard).unwrap_err();
         assert!(matches!(error, Error::EmptySplit { split } if split == expected), "{error}");
         assert_eq!(heard.n_steps, n_steps);
     }
     assert!(matches!(run.best(), Err(Error::NoEpoch)));
-    let validate = |trainer: &SageTrainer| trainer.evaluate(some.epoch(VALIDATION), |_, _| ());
+    let validate = |trainer: &mut SageTrainer| trainer.evaluate(some.epoch(VALIDATION), |_, _| ());
     fit(&mut trainer(&data), &some, epochs(1), validate, &mut run, &mut heard).unwrap();
-    let error = test_best(trainer(&data), &run, |trainer| trainer.evaluate(none.epoch(TEST), |_, _| ()));
+    let error = test_best(trainer(&data), &run, |trainer| judge(trainer, &none));
     assert!(matches!(error, Err(Error::EmptySplit { split: "test" })), "{error:?}");
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_data::{Dataset, synthetic};
+use kiln_dist::Solo;
 use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::testing::{check_close, values};
@@ -18,7 +19,7 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetc
 use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
 use kiln_sample::{BlockSampler, Fanout, FullNeighbors, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_train::{
-    Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, OptimizerConfig, SingleRank,
+    Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, OptimizerConfig,
     Spill, TEST, Trainer,
 };
 
@@ -146,7 +147,7 @@ fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let model = sage(12, &device.clone().autodiff());
     let task = NodeClassification::new();
-    let trainer = Trainer::new(task, model, &optimizer, SingleRank, device).unwrap();
+    let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device).unwrap();
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 3]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 17, ..Default::default() };

@@ -3,14 +3,17 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
 use std::time::Duration;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use kiln_dist::Solo;
 use kiln_graph::NodeId;
+use kiln_nn::Ctx;
 use kiln_train::{
-    Counts, EpochReport, Error, FitReport, MemoryUse, Metrics, Prediction, RunFolder, Summary, Timings,
-    load_weights, weights_to_bytes,
+    Counts, DeviceBatch, EpochReport, Error, FitReport, Forward, MemoryUse, Metrics, OptimizerConfig, Prediction, Run,
+    RunFolder, RunIdentity, Summary, Task, Timings, Trainer, load_weights, weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
 
@@ -35,8 +38,38 @@ fn line(slope: f32) -> Line {
     Line { slope: param([slope, 1.0]), shift: param([0.5]) }
 }
 
-fn slope(model: &Line) -> f32 {
-    kiln_kernels::read_f32(model.slope.val())[0]
+fn slope(trainer: &Trainer<Nothing>) -> f32 {
+    kiln_kernels::read_f32(trainer.model().slope.val())[0]
+}
+
+/// A task for trainers that never train.
+struct Nothing;
+
+impl Task for Nothing {
+    type Batch = ();
+    type Input = ();
+    type Model = Line;
+
+    fn upload(&self, _: (), _: &Device) -> DeviceBatch<()> {
+        unreachable!("no batch is taken")
+    }
+
+    fn forward(&self, _: &Line, _: &(), _: &Ctx) -> Forward {
+        unreachable!("no batch is taken")
+    }
+
+    fn count(&self, _: &(), _: &Tensor<2>, _: &mut Counts) {
+        unreachable!("no batch is taken")
+    }
+}
+
+fn trainer(slope: f32) -> Trainer<Nothing> {
+    let optimizer = OptimizerConfig::adam(0.1, 0.0);
+    Trainer::new(Nothing, line(slope), &optimizer, Box::new(Solo), Device::flex()).unwrap()
+}
+
+fn run(folder: &Path) -> Run {
+    Run::start(&mut trainer(0.0), || RunFolder::create(folder), RunIdentity::default()).unwrap()
 }
 
 fn counts(hits: u64) -> Counts {
@@ -56,22 +89,24 @@ fn report() -> EpochReport {
 #[test]
 fn the_best_epoch_is_kept_and_the_first_of_those_that_tie() {
     let folder = tempfile::tempdir().unwrap();
-    let mut run = RunFolder::create(folder.path().join("run")).unwrap();
+    let mut run = run(&folder.path().join("run"));
     assert!(matches!(run.best(), Err(Error::NoEpoch)));
+    assert!(matches!(run.load_best(&mut trainer(0.0)), Err(Error::NoEpoch)));
     for (epoch, hits, kept) in [(1, 5, true), (2, 7, true), (3, 7, false), (4, 6, false)] {
-        let is_best = run.record(epoch, &report(), &counts(hits), &line(epoch as f32)).unwrap();
-        assert_eq!(is_best, kept, "epoch {epoch}");
+        let is_best = run.record(&mut trainer(epoch as f32), &report(), &counts(hits)).unwrap();
+        assert_eq!((is_best, run.n_epochs()), (kept, epoch), "epoch {epoch}");
     }
-    assert_eq!((run.best().unwrap().epoch, run.best().unwrap().val_accuracy), (2, 0.7));
-    let mut model = line(0.0);
-    run.load_best(&mut model).unwrap();
-    assert_eq!(slope(&model), 2.0);
+    assert_eq!((run.best().unwrap().epoch, run.best().unwrap().val), (2, counts(7)));
+    let mut best = trainer(0.0);
+    run.load_best(&mut best).unwrap();
+    assert_eq!(slope(&best), 2.0);
 
-    let bytes = std::fs::read(run.path().join("best.safetensors")).unwrap();
+    let path = run.folder().unwrap().path();
+    let bytes = std::fs::read(path.join("best.safetensors")).unwrap();
     let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(run.best().unwrap().weights_hash, hash);
 
-    let metrics = std::fs::read_to_string(run.path().join("metrics.jsonl")).unwrap();
+    let metrics = std::fs::read_to_string(path.join("metrics.jsonl")).unwrap();
     let lines: Vec<serde_json::Value> =
         metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4);
@@ -80,25 +115,30 @@ fn the_best_epoch_is_kept_and_the_first_of_those_that_tie() {
     assert_eq!(lines[1]["seeds_per_second"], 5.0);
     assert_eq!(lines[1]["stage_seconds"]["backward"], 0.0);
 
-    let svg = std::fs::read_to_string(run.path().join("curves.svg")).unwrap();
+    let svg = std::fs::read_to_string(path.join("curves.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("accuracy") && svg.contains("polyline"), "{svg}");
+
+    std::fs::write(path.join("best.safetensors"), weights_to_bytes(&line(9.0)).unwrap()).unwrap();
+    let error = run.load_best(&mut best).unwrap_err();
+    assert!(matches!(&error, Error::BadFile { path, .. } if path.ends_with("best.safetensors")), "{error}");
 }
 
 #[test]
 fn the_result_is_written_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let mut run = RunFolder::create(folder.path()).unwrap();
-    run.record(1, &report(), &counts(5), &line(1.0)).unwrap();
+    let mut run = run(folder.path());
+    run.record(&mut trainer(1.0), &report(), &counts(5)).unwrap();
     let said = |node, label, predicted| Prediction { node: NodeId(node), label, predicted };
-    run.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
+    let files = run.folder().unwrap();
+    files.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
     let fit = FitReport { n_epochs: 4, stopped_early: true, peak_memory: memory };
     let accuracy = counts(9).accuracy();
     let test = Metrics { accuracy, f1_micro: Some(accuracy), f1_macro: Some(0.75), roc_auc: None };
     let summary = Summary::new(&test, run.best().unwrap(), &fit, Duration::from_secs(3));
-    run.finish(&summary).unwrap();
+    files.write_summary(&summary).unwrap();
 
-    let read = |name: &str| std::fs::read_to_string(run.path().join(name)).unwrap();
+    let read = |name: &str| std::fs::read_to_string(files.path().join(name)).unwrap();
     assert_eq!(read("test_predictions.csv"), "node,label,predicted\n7,1,1\n3,0,1\n");
     let json: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
     assert_eq!(json["test_accuracy"], 0.9);
@@ -113,7 +153,7 @@ fn the_result_is_written_whole() {
     assert_eq!(json["peak_rss_anon_bytes"], 3 << 20);
     assert_eq!(json["weights_hash"], run.best().unwrap().weights_hash.as_str());
     assert!(
-        std::fs::read_dir(run.path())
+        std::fs::read_dir(files.path())
             .unwrap()
             .all(|entry| { !entry.unwrap().file_name().to_string_lossy().ends_with(".unfinished") })
     );

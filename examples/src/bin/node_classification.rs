@@ -8,18 +8,16 @@
 
 use std::sync::Arc;
 
+use burn::tensor::Device;
 use clap::Parser;
 use kiln_data::{Dataset, Split};
-use kiln_examples::args::{self, Eval, Model, Settings};
-use kiln_examples::{Progress, flags, say};
+use kiln_examples::args::{self, Model, Settings};
+use kiln_examples::{Judge, Progress, flags, say};
 use kiln_graph::{NodeId, gcn_norm};
 use kiln_loader::{ItemSampler, Loader, NodeFetch};
 use kiln_nn::LayerWise;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, UniformWithLoop};
-use kiln_train::{
-    Evaluation, LayerWiseInference, MemoryUse, NodeClassification, SingleRank, Summary, TEST, Trainer,
-    VALIDATION, fit, test_best,
-};
+use kiln_train::{NodeClassification, TEST, Trainer, VALIDATION, fit, test_best};
 
 /// Trains a graph neural network on a graph's nodes and keeps the best model.
 #[derive(Debug, Parser)]
@@ -42,69 +40,61 @@ struct Args {
 fn main() -> anyhow::Result<()> {
     kiln_kernels::keep_freed_memory();
     let (args, settings) = args::parse::<Args>();
-    args.run.install(|| train(&args, &settings))
-}
-
-fn train(args: &Args, settings: &Settings) -> anyhow::Result<()> {
     let data = args.data.open(args.run.seed)?;
     let fanouts = args.model.fanouts(&args.fanouts)?;
     let (d_in, n_classes, n_layers) = (data.features.dim(), data.labels.n_classes(), fanouts.len());
-    let (key, device) = (RngKey::new(args.run.seed), args.run.device.clone().autodiff());
+    let (graph, key) = (data.graph.clone(), RngKey::new(args.run.seed));
+    let judge = |exact| Judge::new(args.eval.kind, exact, &args.run.ranks(), &data);
     match args.model.kind {
         Model::Sage => {
-            let model = args.model.sage(d_in, n_classes, n_layers).init(key, &device)?;
-            let sampler = Arc::new(NeighborSampler::new(data.graph.clone(), fanouts));
-            let exact = args.eval.exact(data.graph.clone())?;
-            run(args, settings, &data, sampler, &exact, model)
+            let config = args.model.sage(d_in, n_classes, n_layers);
+            let judge = judge(args.eval.exact(graph.clone())?)?;
+            let sampler = Arc::new(NeighborSampler::new(graph, fanouts));
+            run(&args, &settings, &data, sampler, &judge, |device| config.init(key, device))
         }
         Model::Gcn => {
-            let model = args.model.gcn(d_in, n_classes, n_layers).init(key, &device)?;
-            let graph = Arc::new(gcn_norm(&data.graph)?);
-            let sampler = NeighborSampler::with_rule(graph.clone(), fanouts, UniformWithLoop);
-            let exact = args.eval.exact(graph)?.carry_weights()?;
-            run(args, settings, &data, Arc::new(sampler.estimate_sums()?), &exact, model)
+            let config = args.model.gcn(d_in, n_classes, n_layers);
+            let graph = Arc::new(gcn_norm(&graph)?);
+            let judge = judge(args.eval.exact(graph.clone())?.carry_weights()?)?;
+            let sampler = NeighborSampler::with_rule(graph, fanouts, UniformWithLoop).estimate_sums()?;
+            run(&args, &settings, &data, Arc::new(sampler), &judge, |device| config.init(key, device))
         }
     }
 }
 
-fn run<M: LayerWise>(
+/// Trains on all ranks.
+fn run<M: LayerWise + Sync>(
     args: &Args,
     settings: &Settings,
     data: &Dataset,
     sampler: Arc<dyn BlockSampler>,
-    exact: &LayerWiseInference,
-    model: M,
+    judge: &Judge<'_>,
+    init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
 ) -> anyhow::Result<()> {
-    let loader = |nodes: &[NodeId]| {
-        let fetch = NodeFetch::new(sampler.clone(), data.features.clone(), data.labels.clone());
-        Loader::new(ItemSampler::new(nodes, args.run.items())?, fetch, args.run.loader())
-    };
-    let Split { train, val, test } = &data.split;
-    let (train, val_batches, test_batches) = (loader(train)?, loader(val)?, loader(test)?);
-    let outputs = |trainer: &Trainer<_, _>| exact.outputs(trainer.model(), &*data.features, trainer.device());
-    let (task, device) = (NodeClassification::new(), args.run.device.clone());
-    let mut trainer = Trainer::new(task, model, &args.fit.optimizer(), SingleRank, device)?;
+    let hash = data.hash()?;
+    args.run.ranks().run(|comm| {
+        let items = args.run.items(comm.topology());
+        let loader = |nodes: &[NodeId]| {
+            let fetch = NodeFetch::new(sampler.clone(), data.features.clone(), data.labels.clone());
+            Loader::new(ItemSampler::new(nodes, items)?, fetch, args.run.loader())
+        };
+        let Split { train, val, test } = &data.split;
+        let (train, val_batches, test_batches) = (loader(train)?, loader(val)?, loader(test)?);
+        let device = args.run.device.clone();
+        let model = init(&device.clone().autodiff())?;
+        let mut trainer = Trainer::new(NodeClassification::new(), model, &args.fit.optimizer(), comm, device)?;
 
-    let mut run = args.run.folder("node_classification", settings)?;
-    let mut progress = Progress::new(args.fit.epochs, train.n_steps());
-    let validate = |trainer: &Trainer<_, _>| match args.eval.kind {
-        Eval::Sampled => trainer.evaluate(val_batches.epoch(VALIDATION), |_, _| ()),
-        Eval::Exact => Evaluation::count(&outputs(trainer)?, val, &data.labels),
-    };
-    let mut report = fit(&mut trainer, &train, args.fit.config(), validate, &mut run, &mut progress)?;
-    progress.finish();
-    let mut said = Evaluation::default();
-    test_best(trainer, &run, |trainer| {
-        match args.eval.kind {
-            Eval::Sampled => drop(trainer.evaluate(test_batches.epoch(TEST), |i, o| said.add(i, o))?),
-            Eval::Exact => said = Evaluation::of(&outputs(trainer)?, test, &data.labels)?,
+        let mut run = args.run.start("node_classification", settings, &hash, &mut trainer)?;
+        let mut progress = trainer.is_first().then(|| Progress::new(args.fit.epochs, train.n_steps()));
+        let validate = |trainer: &mut Trainer<_>| judge.count(trainer, &val_batches, VALIDATION, val);
+        let mut report = fit(&mut trainer, &train, args.fit.config(), validate, &mut run, &mut progress)?;
+        let said = test_best(trainer, &run, |trainer| judge.evaluate(trainer, &test_batches, TEST, test))?;
+        report.peak_memory = report.peak_memory.max(judge.peak_memory());
+        if let Some(summary) = run.finish(&said, &report, settings.started.elapsed())? {
+            progress.finish();
+            say(summary);
         }
-        said.counts()
+        Ok(())
     })?;
-    report.peak_memory = report.peak_memory.max(exact.peak_memory()).max(MemoryUse::now());
-    run.write_predictions(&said.predictions())?;
-    let summary = Summary::new(&said.metrics(), run.best()?, &report, settings.started.elapsed());
-    run.finish(&summary)?;
-    say(format_args!("{summary}\nfiles           {}", run.path().display()));
     Ok(())
 }
