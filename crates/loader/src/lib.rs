@@ -41,7 +41,7 @@ mod time;
 pub use error::{Error, FetchError};
 pub use fetch::{Fetch, MiniBatch, NodeFetch};
 pub use graph::{GraphBatch, GraphFetch};
-pub use item::{ItemOrder, ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard};
+pub use item::{ItemOrder, ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard, Uneven};
 pub use loader::{Batches, Loader, LoaderConfig};
 pub use time::StageTimes;
 

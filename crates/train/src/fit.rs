@@ -69,7 +69,7 @@ where
     if config.patience == Some(0) {
         return Err(Error::BadSetting { what: "the patience", expected: "at least 1 epoch", got: 0.0 });
     }
-    if train.n_steps() == 0 {
+    if train.n_steps(Pass::Train { epoch: 0 }) == 0 {
         return Err(Error::EmptySplit { split: "training" });
     }
     let mut memory = PeakMemory::default();

@@ -13,7 +13,7 @@ use kiln_data::{Dataset, Split};
 use kiln_examples::args::{self, Eval, Model, Settings};
 use kiln_examples::{Progress, flags, say};
 use kiln_graph::{NodeId, gcn_norm};
-use kiln_loader::{ItemSampler, Loader, NodeFetch};
+use kiln_loader::{ItemSampler, Loader, NodeFetch, Pass};
 use kiln_nn::LayerWise;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, UniformWithLoop};
 use kiln_train::{
@@ -86,7 +86,7 @@ fn run<M: LayerWise>(
     let mut trainer = Trainer::new(task, model, &args.fit.optimizer(), SingleRank, device)?;
 
     let mut run = args.run.folder("node_classification", settings)?;
-    let mut progress = Progress::new(args.fit.epochs, train.n_steps());
+    let mut progress = Progress::new(args.fit.epochs, train.n_steps(Pass::Train { epoch: 0 }));
     let validate = |trainer: &Trainer<_, _>| match args.eval.kind {
         Eval::Sampled => trainer.evaluate(val_batches.epoch(VALIDATION), |_, _| ()),
         Eval::Exact => Evaluation::count(&outputs(trainer)?, val, &data.labels),
