@@ -27,6 +27,24 @@ impl Default for Shard {
     }
 }
 
+/// What happens in training when the items of a step do not divide by the number of ranks, as only those of a
+/// short last step can do. Evaluation is always [`Uneven::Join`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Uneven {
+    /// Each item is used exactly once. The ranks' shares differ by one item at most, and a rank may have
+    /// none: it takes part in the step with weight zero. Of the three, this alone gives a step the same
+    /// items for any number of ranks.
+    #[default]
+    Join,
+    /// The last items of the step are left out, fewer than there are ranks, so that all ranks have equally
+    /// many. A step that has fewer items than there are ranks is left out.
+    Drop,
+    /// The step is filled up with items from the start of the pass's order, fewer than there are ranks, so
+    /// that all ranks have equally many: some items are used twice. Where there are fewer items than are to
+    /// be added, they are repeated, as PyTorch's `DistributedSampler` does.
+    Pad,
+}
+
 /// How items become batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemSamplerConfig {
@@ -34,8 +52,11 @@ pub struct ItemSamplerConfig {
     pub batch_size: usize,
     /// Whether each training epoch has its own random order. Evaluation never shuffles.
     pub shuffle: bool,
-    /// Whether a last step with too few items for all ranks is left out.
+    /// Whether training leaves out a last step with fewer than `batch_size * world_size` items. Evaluation
+    /// never does.
     pub drop_last: bool,
+    /// What training does with a last step whose items do not divide by the number of ranks.
+    pub uneven: Uneven,
     /// The run's seed, from which every key is folded.
     pub seed: u64,
     /// The rank whose share of each step is taken.
@@ -45,7 +66,14 @@ pub struct ItemSamplerConfig {
 impl Default for ItemSamplerConfig {
     /// Shuffled batches of 1,024 on one rank, the short last one kept, seed 0.
     fn default() -> Self {
-        Self { batch_size: 1024, shuffle: true, drop_last: false, seed: 0, shard: Shard::default() }
+        Self {
+            batch_size: 1024,
+            shuffle: true,
+            drop_last: false,
+            uneven: Uneven::Join,
+            seed: 0,
+            shard: Shard::default(),
+        }
     }
 }
 
@@ -57,7 +85,8 @@ pub enum Pass {
         /// The epoch, from 0.
         epoch: u64,
     },
-    /// An evaluation: items in their given order, the same samples whenever it is repeated.
+    /// An evaluation: every item exactly once over all ranks, in the given order, with the same samples
+    /// whenever it is repeated.
     Evaluate {
         /// Which evaluation: 0 validation, 1 test.
         split: u64,
@@ -81,9 +110,21 @@ impl Pass {
 /// `g = batch_size * world_size`; the last step may be short. Of the `m` items of a step, rank `r` of `n`
 /// takes `r * m / n .. (r + 1) * m / n`. So all ranks have the same number of steps, the ranks of a step
 /// together are what a single rank with batches of `g` sees in that step, and a short last step is
-/// spread over the ranks, of which some may get no seeds at all.
+/// spread over the ranks, of which some may get no seeds at all. In training, [`Uneven`] and
+/// [`ItemSamplerConfig::drop_last`] may change the items of that last step; everything else depends on
+/// `g` alone, so that 1 rank with batches of 4,096 sees what 4 ranks with batches of 1,024 see.
 ///
 /// An item that stands in the list more than once is drawn as often.
+///
+/// # In the words of DGL and PyTorch
+/// | there | here |
+/// |---|---|
+/// | `shuffle` | [`ItemSamplerConfig::shuffle`]: one permutation of all items an epoch, of which the ranks take their parts. GraphBolt's `DistributedItemSampler`, in versions that split before they shuffle, gives a rank the same items in each epoch |
+/// | `drop_last` | [`ItemSamplerConfig::drop_last`]: of a step over all ranks. GraphBolt drops a rank's short batch, so that ranks may differ in their number of batches |
+/// | `drop_uneven_inputs` | [`Uneven::Drop`]. GraphBolt leaves out batches that not all ranks have, and the batches that are left may differ in size; here all ranks have the same number of steps in any case, and fewer items are lost than there are ranks |
+/// | the `Join` context | [`Uneven::Join`], without a wrapper around each path |
+/// | the padding of `DistributedSampler` | [`Uneven::Pad`] |
+/// | `set_epoch(e)` | `Pass::Train { epoch: e }`: there is nothing to forget |
 ///
 /// # The order of a shuffled epoch
 /// With `h = RngKey::new(seed).fold(Epoch, epoch).fold(Host, 0)`, the generator is xoshiro256** (Blackman
@@ -125,9 +166,14 @@ impl ItemSampler {
     }
 
     /// Number of steps in a pass, the same on all ranks.
-    pub fn n_steps(&self) -> usize {
-        let per_step = self.items_per_step();
-        if self.config.drop_last { self.items.len() / per_step } else { self.items.len().div_ceil(per_step) }
+    pub fn n_steps(&self, pass: Pass) -> usize {
+        let (n_items, per_step) = (self.items.len(), self.items_per_step());
+        let n_in_last = n_items % per_step;
+        let drops_last = match pass {
+            Pass::Train { .. } => self.config.drop_last || self.n_used(pass, n_in_last) == 0,
+            Pass::Evaluate { .. } => false,
+        };
+        if drops_last { n_items / per_step } else { n_items.div_ceil(per_step) }
     }
 
     /// The batches of one pass. Shuffling happens here, once: `n_items` swaps.
@@ -137,12 +183,22 @@ impl ItemSampler {
         if self.config.shuffle && matches!(pass, Pass::Train { .. }) {
             shuffle(Arc::make_mut(&mut order), key.fold(Domain::Host, HOST_ITEM_ORDER));
         }
-        ItemOrder { sampler: Self { items: order, config: self.config }, key }
+        ItemOrder { sampler: Self { items: order, config: self.config }, pass, key }
     }
 
     fn items_per_step(&self) -> usize {
         // A product that does not fit is more than any list holds, and so is the largest number.
         self.config.batch_size.saturating_mul(self.config.shard.world_size)
+    }
+
+    /// How many items all ranks together use in a step that has `n_items` of the list.
+    fn n_used(&self, pass: Pass, n_items: usize) -> usize {
+        let n_ranks = self.config.shard.world_size;
+        match (pass, self.config.uneven) {
+            (Pass::Evaluate { .. }, _) | (_, Uneven::Join) => n_items,
+            (_, Uneven::Drop) => n_items - n_items % n_ranks,
+            (_, Uneven::Pad) => n_items.next_multiple_of(n_ranks),
+        }
     }
 }
 
@@ -151,16 +207,17 @@ impl ItemSampler {
 pub struct ItemOrder {
     /// The same sampler over the items in this pass's order.
     sampler: ItemSampler,
+    pass: Pass,
     key: RngKey,
 }
 
 impl ItemOrder {
     /// Number of steps, the same on all ranks.
     pub fn n_steps(&self) -> usize {
-        self.sampler.n_steps()
+        self.sampler.n_steps(self.pass)
     }
 
-    /// All items in the order of this pass, over all ranks.
+    /// All items in the order of this pass, over all ranks; those that a short last step leaves out too.
     pub fn items(&self) -> &[NodeId] {
         self.sampler.items()
     }
@@ -172,11 +229,16 @@ impl ItemOrder {
     pub fn step(&self, step: usize) -> SeedBatch {
         let n_steps = self.n_steps();
         assert!(step < n_steps, "step {step} of a pass of {n_steps}");
-        let items = self.items();
-        let per_step = self.sampler.items_per_step();
+        let (items, per_step) = (self.items(), self.sampler.items_per_step());
         let start = step * per_step;
-        let of_step = &items[start..items.len().min(start.saturating_add(per_step))];
-        let seeds = of_step[share(of_step.len(), self.sampler.config.shard)].to_vec();
+        let n_of_step = per_step.min(items.len() - start);
+        let share = share(self.sampler.n_used(self.pass, n_of_step), self.sampler.config.shard);
+        // What lies behind the step's own items pads it: it comes from the start of the order, which may have
+        // to be gone through more than once.
+        let own = share.start.min(n_of_step)..share.end.min(n_of_step);
+        let padding = share.start.max(n_of_step)..share.end.max(n_of_step);
+        let mut seeds = items[start..][own].to_vec();
+        seeds.extend(padding.map(|position| items[(position - n_of_step) % items.len()]));
         SeedBatch { step, key: self.key.fold(Domain::Step, step as u64), seeds: Seeds::nodes(seeds) }
     }
 }

@@ -67,8 +67,8 @@ impl<F: Fetch> Loader<F> {
     }
 
     /// Number of steps in a pass, the same on all ranks.
-    pub fn n_steps(&self) -> usize {
-        self.items.n_steps()
+    pub fn n_steps(&self, pass: Pass) -> usize {
+        self.items.n_steps(pass)
     }
 
     /// The items and how they become batches.
@@ -80,19 +80,30 @@ impl<F: Fetch> Loader<F> {
     /// cannot be started, the first item is [`Error::Spawn`]. Passes may overlap: each has threads and a
     /// queue of its own.
     pub fn epoch(&self, pass: Pass) -> Batches<F> {
+        self.epoch_from(pass, 0)
+    }
+
+    /// The batches of [`Loader::epoch`] from `first_step` on, as if the earlier ones had been taken, without
+    /// the work of making them: to go on where a run was stopped. None when there are no more steps.
+    pub fn epoch_from(&self, pass: Pass, first_step: usize) -> Batches<F> {
         let start = Instant::now();
         let order = self.items.epoch(pass);
+        let n_steps = order.n_steps();
+        let first_step = first_step.min(n_steps);
+        let largest_bytes = self.shared.kept().largest_bytes;
         let run = Arc::new(Run {
-            queue: Queue::new(order.n_steps(), self.config.queue_bytes, self.shared.kept().largest_bytes),
+            queue: Queue::new(first_step..n_steps, self.config.queue_bytes, largest_bytes),
             shuffle_time: start.elapsed(),
+            first_step,
             order,
             shared: Arc::clone(&self.shared),
         });
-        let mut batches = Batches { run, threads: Vec::new(), inline: None, fault: None, next_step: 0 };
+        let mut batches =
+            Batches { run, threads: Vec::new(), inline: None, fault: None, next_step: first_step };
         if self.config.workers == 0 {
             batches.inline = Some(Scratch::new(&self.shared));
         } else {
-            batches.spawn(self.config.workers.min(batches.n_steps()));
+            batches.spawn(self.config.workers.min(n_steps - first_step));
         }
         batches
     }
@@ -133,11 +144,12 @@ struct Run<F: Fetch> {
     queue: Queue<F::Batch>,
     order: ItemOrder,
     shuffle_time: Duration,
+    first_step: usize,
     shared: Arc<Shared<F>>,
 }
 
 impl<F: Fetch> Batches<F> {
-    /// Number of steps in the whole pass.
+    /// Number of steps in the whole pass, those before the first batch of these included.
     pub fn n_steps(&self) -> usize {
         self.run.order.n_steps()
     }
@@ -234,7 +246,7 @@ impl<F: Fetch> Run<F> {
             let start = Instant::now();
             let seeds = self.order.step(step);
             let mut times = StageTimes { seeds: start.elapsed(), ..StageTimes::default() };
-            if step == 0 {
+            if step == self.first_step {
                 times.seeds += self.shuffle_time;
             }
             let buffers = scratch.buffers.get_or_insert_with(F::Scratch::default);

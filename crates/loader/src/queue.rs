@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
@@ -62,11 +63,11 @@ impl<B> State<B> {
 }
 
 impl<B> Queue<B> {
-    /// A queue for the steps `0..n_steps`; `largest_bytes` is the largest batch known from before, or 0.
-    pub(crate) fn new(n_steps: usize, queue_bytes: usize, largest_bytes: usize) -> Self {
+    /// A queue for these steps; `largest_bytes` is the largest batch known from before, or 0.
+    pub(crate) fn new(steps: Range<usize>, queue_bytes: usize, largest_bytes: usize) -> Self {
         let state = State {
-            next_step: 0,
-            end_step: n_steps,
+            next_step: steps.start,
+            end_step: steps.end,
             n_in_flight: 0,
             ready: BTreeMap::new(),
             ready_bytes: 0,
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn one_step_at_a_time_is_made_until_a_batch_is_known() {
-        let queue = Queue::new(10, 30, 0);
+        let queue = Queue::new(0..10, 30, 0);
         assert_eq!(queue.start(), Some(0));
         assert!(!may_start(&queue));
         publish(&queue, 0, 10);
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn steps_in_flight_count_as_the_largest_batch() {
-        let queue = Queue::new(10, 30, 10);
+        let queue = Queue::new(0..10, 30, 10);
         assert_eq!((queue.start(), queue.start(), queue.start()), (Some(0), Some(1), Some(2)));
         assert!(!may_start(&queue));
         // A smaller batch than feared leaves too little room for another of the largest size.
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn a_batch_larger_than_the_queue_is_made_alone() {
         for queue_bytes in [0, 5] {
-            let queue = Queue::new(3, queue_bytes, 0);
+            let queue = Queue::new(0..3, queue_bytes, 0);
             for step in 0..3 {
                 assert_eq!(queue.start(), Some(step));
                 publish(&queue, step, 10);
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_fault_keeps_later_steps_from_starting() {
-        let queue = Queue::<()>::new(10, 100, 10);
+        let queue = Queue::<()>::new(0..10, 100, 10);
         assert_eq!((queue.start(), queue.start()), (Some(0), Some(1)));
         queue.publish(1, Made { outcome: Err(Error::ZeroBatchSize), n_bytes: 0 });
         assert_eq!(queue.start(), None);

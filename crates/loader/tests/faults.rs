@@ -252,7 +252,7 @@ fn batches_come_in_order_and_the_threads_end() {
         let census = fetch.census.clone();
         let loader = loader(fetch, N_STEPS, workers, 50);
         let mut batches = loader.epoch(PASS);
-        assert_eq!((batches.n_steps(), loader.n_steps()), (N_STEPS, N_STEPS));
+        assert_eq!((batches.n_steps(), loader.n_steps(PASS)), (N_STEPS, N_STEPS));
         let steps: Vec<usize> = batches.by_ref().map(|batch| batch.unwrap().step).collect();
         assert_eq!(steps, (0..N_STEPS).collect::<Vec<_>>());
         assert_eq!(census.n_workers(), 0, "{workers} workers");

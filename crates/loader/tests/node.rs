@@ -10,7 +10,6 @@ use kiln_loader::{
     Shard, StageTimes,
 };
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler};
-use kiln_testkit::check_same_edges;
 
 const N_NODES: u32 = 6000;
 const N_CLASSES: u32 = 7;
@@ -94,48 +93,6 @@ fn batches_are_the_same_for_any_number_of_workers() {
             }
         }
     }
-}
-
-/// One pass of every rank, by step and rank.
-fn ranks(batch_size: usize, world_size: usize) -> Vec<Vec<MiniBatch>> {
-    let mut steps: Vec<Vec<MiniBatch>> = Vec::new();
-    for rank in 0..world_size {
-        let shard = Shard { rank, world_size };
-        let config = ItemSamplerConfig { batch_size, shard, ..Default::default() };
-        let loader = loader(&nodes(), fanouts(), N_NODES, config, 2);
-        steps.resize_with(loader.n_steps(), Vec::new);
-        for batch in loader.epoch(Pass::Train { epoch: 0 }) {
-            let batch = batch.unwrap();
-            steps[batch.step].push(batch);
-        }
-    }
-    steps
-}
-
-#[test]
-fn four_ranks_of_1024_seeds_pick_what_one_rank_of_4096_picks() {
-    let (four, one) = (ranks(1024, 4), ranks(4096, 1));
-    assert_eq!((four.len(), one.len()), (2, 2));
-    for (of_four, of_one) in four.iter().zip(&one) {
-        let together: Vec<NodeId> =
-            of_four.iter().flat_map(|batch| batch.seeds.as_nodes()).copied().collect();
-        assert_eq!(together, of_one[0].seeds.as_nodes());
-        for layer in 0..fanouts().len() {
-            let whole = &of_one[0].blocks[layer];
-            let mut dsts: Vec<NodeId> = Vec::new();
-            for batch in of_four {
-                check_same_edges(&batch.blocks[layer], whole);
-                dsts.extend(batch.blocks[layer].dsts());
-            }
-            assert_eq!(sorted(dsts), sorted(whole.dsts().to_vec()), "destinations of layer {layer}");
-        }
-    }
-}
-
-fn sorted(mut nodes: Vec<NodeId>) -> Vec<NodeId> {
-    nodes.sort();
-    nodes.dedup();
-    nodes
 }
 
 #[test]

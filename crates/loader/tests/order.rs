@@ -90,7 +90,7 @@ fn duplicate_items_are_drawn_as_often_as_they_stand_in_the_list() {
 fn no_items_give_no_steps() {
     for drop_last in [false, true] {
         let items = sampler(Vec::new(), ItemSamplerConfig { drop_last, ..Default::default() });
-        assert_eq!((items.n_steps(), items.epoch(TRAIN).n_steps()), (0, 0));
+        assert_eq!((items.n_steps(TRAIN), items.epoch(TRAIN).n_steps()), (0, 0));
     }
 }
 
@@ -133,10 +133,10 @@ proptest! {
         let config = ItemSamplerConfig { batch_size, drop_last, seed, ..Default::default() };
         let alone = ItemSamplerConfig { batch_size: batch_size * world_size, ..config };
         let alone = sampler(nodes(n_items), alone);
-        let mut together = vec![Vec::new(); alone.n_steps()];
+        let mut together = vec![Vec::new(); alone.n_steps(TRAIN)];
         for rank in 0..world_size {
             let of_rank = sampler(nodes(n_items), ItemSamplerConfig { shard: Shard { rank, world_size }, ..config });
-            prop_assert_eq!(of_rank.n_steps(), alone.n_steps());
+            prop_assert_eq!(of_rank.n_steps(TRAIN), alone.n_steps(TRAIN));
             for (step, seeds) in steps(&of_rank, TRAIN).into_iter().enumerate() {
                 prop_assert!(seeds.len() <= batch_size);
                 prop_assert_eq!(of_rank.epoch(TRAIN).step(step).key, alone.epoch(TRAIN).step(step).key);

@@ -89,7 +89,7 @@ where
     F: Fetch<Batch = T::Batch>,
 {
     check(&config)?;
-    if train.n_steps() == 0 {
+    if train.n_steps(Pass::Train { epoch: 0 }) == 0 {
         return Err(Error::EmptySplit { split: "training" });
     }
     let mut memory = PeakMemory::default();
@@ -133,7 +133,7 @@ where
 {
     let mut so_far = run.next_epoch();
     let pass = Pass::Train { epoch: so_far.epoch as u64 };
-    let mut batches = train.epoch(pass);
+    let mut batches = train.epoch_from(pass, so_far.n_steps);
     while let Some(report) = trainer.step(&mut batches, &mut so_far)? {
         observer.step(&report);
         if checkpoint_every.is_some_and(|every| so_far.n_steps % every == 0) {

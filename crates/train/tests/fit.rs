@@ -10,13 +10,15 @@ use kiln_data::{Dataset, synthetic};
 use kiln_dist::Solo;
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{
     Counts, EpochReport, Error, Evaluation, FitConfig, FitReport, NodeClassification, Observer, OptimizerConfig,
     Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
 };
+
+const TRAIN: Pass = Pass::Train { epoch: 0 };
 
 #[derive(Default)]
 struct Heard {
@@ -99,7 +101,7 @@ fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
     let report = fit(&mut trainer, &train, epochs(6), validate, &mut run, &mut heard).unwrap();
 
     assert_eq!((report.n_epochs, report.stopped_early), (6, false));
-    assert_eq!(heard.n_steps, 6 * train.n_steps());
+    assert_eq!(heard.n_steps, 6 * train.n_steps(TRAIN));
     let epochs: Vec<usize> = heard.epochs.iter().map(|(epoch, ..)| *epoch).collect();
     assert_eq!(epochs, [1, 2, 3, 4, 5, 6]);
     let (best, accuracy, _) = heard.epochs.iter().rev().find(|(.., is_best)| *is_best).unwrap();
@@ -162,7 +164,7 @@ fn splits_without_nodes_are_refused() {
     let (some, none) = (loader(&data, &data.split.train), loader(&data, &[]));
     let mut heard = Heard::default();
     for (train, val, n_steps, expected) in
-        [(&none, &some, 0, "training"), (&some, &none, some.n_steps(), "validation")]
+        [(&none, &some, 0, "training"), (&some, &none, some.n_steps(TRAIN), "validation")]
     {
         let validate = |trainer: &mut SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
         let error = fit(&mut trainer(&data), train, epochs(1), validate, &mut run, &mut heard).unwrap_err();

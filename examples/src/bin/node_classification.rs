@@ -14,7 +14,7 @@ use kiln_data::{Dataset, Split};
 use kiln_examples::args::{self, Model, Settings};
 use kiln_examples::{Judge, Progress, flags, say};
 use kiln_graph::{NodeId, gcn_norm};
-use kiln_loader::{ItemSampler, Loader, NodeFetch};
+use kiln_loader::{ItemSampler, Loader, NodeFetch, Pass};
 use kiln_nn::LayerWise;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, UniformWithLoop};
 use kiln_train::{NodeClassification, TEST, Trainer, VALIDATION, fit, test_best};
@@ -85,7 +85,7 @@ fn run<M: LayerWise + Sync>(
         let mut trainer = Trainer::new(NodeClassification::new(), model, &args.fit.optimizer(), comm, device)?;
 
         let mut run = args.run.start("node_classification", settings, &hash, &mut trainer)?;
-        let mut progress = trainer.is_first().then(|| Progress::new(args.fit.epochs, train.n_steps()));
+        let mut progress = trainer.is_first().then(|| Progress::new(args.fit.epochs, train.n_steps(Pass::Train { epoch: 0 })));
         let validate = |trainer: &mut Trainer<_>| judge.count(trainer, &val_batches, VALIDATION, val);
         let mut report = fit(&mut trainer, &train, args.fit.config(), validate, &mut run, &mut progress)?;
         let said = test_best(trainer, &run, |trainer| judge.evaluate(trainer, &test_batches, TEST, test))?;

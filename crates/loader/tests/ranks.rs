@@ -1,0 +1,256 @@
+//! The item sampler of several ranks: every seed once, steps that agree, and nothing that depends on how many
+//! ranks there are.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use kiln_graph::{Block, Csc, CscBuilder, EdgeId, NodeId};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard, Uneven};
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Scratch};
+use proptest::prelude::*;
+
+const TRAIN: Pass = Pass::Train { epoch: 0 };
+const ALL: [Uneven; 3] = [Uneven::Join, Uneven::Drop, Uneven::Pad];
+
+fn nodes(n_items: usize) -> Vec<NodeId> {
+    (0..n_items as u32).map(NodeId).collect()
+}
+
+/// One rank's steps of a pass.
+fn of_rank(n_items: usize, config: ItemSamplerConfig, pass: Pass) -> Vec<SeedBatch> {
+    let sampler = ItemSampler::new(nodes(n_items), config).unwrap();
+    let order = sampler.epoch(pass);
+    assert_eq!(order.n_steps(), sampler.n_steps(pass));
+    (0..order.n_steps()).map(|step| order.step(step)).collect()
+}
+
+/// All ranks' batches of each step; the ranks must have as many.
+fn steps(n_items: usize, n_ranks: usize, config: ItemSamplerConfig, pass: Pass) -> Vec<Vec<SeedBatch>> {
+    let mut steps: Vec<Vec<SeedBatch>> = Vec::new();
+    for rank in 0..n_ranks {
+        let shard = Shard { rank, world_size: n_ranks };
+        let batches = of_rank(n_items, ItemSamplerConfig { shard, ..config }, pass);
+        if rank == 0 {
+            steps.resize_with(batches.len(), Vec::new);
+        }
+        assert_eq!(batches.len(), steps.len(), "steps of rank {rank}");
+        for (step, batch) in batches.into_iter().enumerate() {
+            assert_eq!(batch.step, step);
+            steps[step].push(batch);
+        }
+    }
+    steps
+}
+
+/// The seeds of one step's ranks, in the order of the ranks.
+fn together(ranks: &[SeedBatch]) -> Vec<NodeId> {
+    ranks.iter().flat_map(|batch| batch.seeds.as_nodes()).copied().collect()
+}
+
+fn seeds(steps: &[Vec<SeedBatch>]) -> Vec<Vec<Vec<u32>>> {
+    let of_rank = |batch: &SeedBatch| batch.seeds.as_nodes().iter().map(|node| node.0).collect();
+    steps.iter().map(|ranks| ranks.iter().map(of_rank).collect()).collect()
+}
+
+fn sorted(mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+    nodes.sort();
+    nodes
+}
+
+#[test]
+fn each_of_4097_seeds_is_used_once_by_4_ranks_of_1024() {
+    let steps = steps(4097, 4, ItemSamplerConfig::default(), TRAIN);
+    let sizes: Vec<Vec<usize>> =
+        steps.iter().map(|ranks| ranks.iter().map(|batch| batch.seeds.len()).collect()).collect();
+    assert_eq!(sizes, [[1024, 1024, 1024, 1024], [0, 0, 0, 1]]);
+    assert_eq!(sorted(steps.iter().flat_map(|ranks| together(ranks)).collect()), nodes(4097));
+}
+
+#[test]
+fn a_rank_without_seeds_has_the_others_keys_and_steps() {
+    let config = ItemSamplerConfig { batch_size: 2, shuffle: false, ..Default::default() };
+    let steps = steps(9, 4, config, TRAIN);
+    assert_eq!(
+        seeds(&steps),
+        [[vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]], [vec![], vec![], vec![], vec![8]]]
+    );
+    for ranks in &steps {
+        assert!(ranks.iter().all(|batch| batch.key == ranks[0].key));
+    }
+}
+
+#[test]
+fn no_items_are_no_steps_for_any_number_of_ranks() {
+    for uneven in ALL {
+        assert!(steps(0, 3, ItemSamplerConfig { uneven, ..Default::default() }, TRAIN).is_empty());
+    }
+}
+
+#[test]
+fn drop_leaves_out_the_last_items_of_the_last_step() {
+    let config =
+        ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: Uneven::Drop, ..Default::default() };
+    let full = [vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]];
+    let cases =
+        [(8, vec![]), (11, vec![]), (12, vec![[8], [9], [10], [11]]), (15, vec![[8], [9], [10], [11]])];
+    for (n_items, last) in cases {
+        let last: Vec<Vec<u32>> = last.iter().map(|seeds| seeds.to_vec()).collect();
+        let expected: Vec<Vec<Vec<u32>>> =
+            [full.to_vec(), last].into_iter().filter(|ranks| !ranks.is_empty()).collect();
+        assert_eq!(seeds(&steps(n_items, 4, config, TRAIN)), expected, "{n_items} items");
+    }
+    assert!(steps(3, 4, config, TRAIN).is_empty());
+}
+
+#[test]
+fn pad_fills_the_last_step_with_the_first_items() {
+    let config =
+        ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: Uneven::Pad, ..Default::default() };
+    let cases = [
+        (9, [vec![8], vec![0], vec![1], vec![2]]),
+        (12, [vec![8], vec![9], vec![10], vec![11]]),
+        (13, [vec![8, 9], vec![10, 11], vec![12, 0], vec![1, 2]]),
+        (16, [vec![8, 9], vec![10, 11], vec![12, 13], vec![14, 15]]),
+    ];
+    for (n_items, last) in cases {
+        let expected = [[vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]], last];
+        assert_eq!(seeds(&steps(n_items, 4, config, TRAIN)), expected, "{n_items} items");
+    }
+    // Fewer items than are to be added are repeated.
+    assert_eq!(seeds(&steps(1, 4, config, TRAIN)), [[[0], [0], [0], [0]]]);
+    assert_eq!(seeds(&steps(2, 5, config, TRAIN)), [[[0], [1], [0], [1], [0]]]);
+}
+
+#[test]
+fn padding_comes_from_the_start_of_the_shuffled_order() {
+    let config = ItemSamplerConfig { batch_size: 8, uneven: Uneven::Pad, ..Default::default() };
+    let order = ItemSampler::new(nodes(21), config).unwrap().epoch(TRAIN).items().to_vec();
+    let steps = steps(21, 2, config, TRAIN);
+    assert_eq!(together(&steps[0]), order[..16]);
+    assert_eq!(together(&steps[1]), [&order[16..], &order[..1]].concat());
+}
+
+#[test]
+fn a_short_last_step_that_is_dropped_is_not_padded() {
+    for uneven in ALL {
+        let config = ItemSamplerConfig { batch_size: 2, drop_last: true, uneven, ..Default::default() };
+        let steps = steps(13, 4, config, TRAIN);
+        assert_eq!(steps.len(), 1);
+        assert_eq!(together(&steps[0]).len(), 8);
+    }
+}
+
+#[test]
+fn evaluation_judges_every_item_once_under_all_settings() {
+    for n_ranks in [1, 2, 4, 5] {
+        for n_items in [0, 1, 3, 8, 11, 4097] {
+            for (uneven, drop_last) in ALL.into_iter().flat_map(|uneven| [(uneven, false), (uneven, true)]) {
+                let config = ItemSamplerConfig { batch_size: 2, drop_last, uneven, ..Default::default() };
+                let steps = steps(n_items, n_ranks, config, Pass::Evaluate { split: 0 });
+                let judged: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
+                assert_eq!(judged, nodes(n_items), "{n_ranks} ranks, {config:?}");
+            }
+        }
+    }
+}
+
+/// A defect of programs that split the items once: there a rank sees the same part of them in each epoch, and
+/// what does not divide by the number of ranks is never seen.
+#[test]
+fn every_epoch_has_a_fresh_permutation_over_all_ranks() {
+    let (n_items, n_ranks) = (103, 4);
+    let config = ItemSamplerConfig { batch_size: 8, ..Default::default() };
+    let mut orders = HashSet::new();
+    let mut of_rank_0 = HashSet::new();
+    for epoch in 0..10 {
+        let steps = steps(n_items, n_ranks, config, Pass::Train { epoch });
+        let order: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
+        assert_eq!(sorted(order.clone()), nodes(n_items), "epoch {epoch}");
+        orders.insert(order);
+        of_rank_0.extend(steps.iter().flat_map(|ranks| ranks[0].seeds.as_nodes().to_vec()));
+    }
+    assert_eq!(orders.len(), 10);
+    // A quarter each epoch: an item that rank 0 never sees in ten epochs has a chance of 6 %.
+    assert!(of_rank_0.len() > n_items * 3 / 4, "{} of {n_items} items", of_rank_0.len());
+}
+
+/// Degrees from 0 to 60, more than the fanouts and fewer.
+fn graph(n_nodes: u32) -> Arc<Csc> {
+    let mut srcs = Vec::new();
+    let mut dsts = Vec::new();
+    for dst in 0..n_nodes {
+        for neighbor in 0..dst * 7 % 61 {
+            srcs.push((dst * 31 + neighbor * neighbor * 17) % n_nodes);
+            dsts.push(dst);
+        }
+    }
+    Arc::new(CscBuilder::new(n_nodes as usize).build(&srcs, &dsts).unwrap())
+}
+
+/// The picked edges of each destination.
+fn picks(block: &Block) -> HashMap<NodeId, &[EdgeId]> {
+    let edges = |row: usize| block.indptr()[row] as usize..block.indptr()[row + 1] as usize;
+    block.dsts().iter().enumerate().map(|(row, &dst)| (dst, &block.edge_ids()[edges(row)])).collect()
+}
+
+#[test]
+fn one_rank_of_4096_two_of_2048_and_four_of_1024_have_the_same_seeds_and_picks() {
+    let n_items = 9000;
+    let sampler = NeighborSampler::new(graph(n_items), [Fanout::UpTo(5), Fanout::UpTo(10), Fanout::UpTo(3)]);
+    let mut scratch = Scratch::default();
+    let mut blocks =
+        |batch: &SeedBatch| sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch).unwrap().blocks;
+    let config = |batch_size| ItemSamplerConfig { batch_size, seed: 5, ..Default::default() };
+    let pass = Pass::Train { epoch: 3 };
+    let alone = steps(n_items as usize, 1, config(4096), pass);
+    assert_eq!(alone.len(), 3);
+    for n_ranks in [2, 4] {
+        let many = steps(n_items as usize, n_ranks, config(4096 / n_ranks), pass);
+        assert_eq!(many.len(), alone.len());
+        for (ranks, alone) in many.iter().zip(&alone) {
+            assert_eq!(together(ranks), alone[0].seeds.as_nodes(), "{n_ranks} ranks");
+            let whole = blocks(&alone[0]);
+            let parts: Vec<Vec<Block>> = ranks.iter().map(&mut blocks).collect();
+            for (layer, whole) in whole.iter().enumerate() {
+                let expected = picks(whole);
+                let mut seen = HashSet::new();
+                for part in &parts {
+                    for (dst, edges) in picks(&part[layer]) {
+                        assert_eq!(Some(&edges), expected.get(&dst), "node {} in layer {layer}", dst.0);
+                        seen.insert(dst);
+                    }
+                }
+                assert_eq!(seen.len(), expected.len(), "destinations of layer {layer}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_ranks_share_each_step(
+        n_items in 0_usize..200,
+        batch_size in 1_usize..12,
+        n_ranks in 1_usize..7,
+        uneven in prop::sample::select(ALL.to_vec()),
+        seed: u64,
+    ) {
+        let config = ItemSamplerConfig { batch_size, uneven, seed, ..Default::default() };
+        let steps = steps(n_items, n_ranks, config, TRAIN);
+        let order = ItemSampler::new(nodes(n_items), config).unwrap().epoch(TRAIN).items().to_vec();
+        let used: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
+        let n_used = match uneven {
+            Uneven::Join => n_items,
+            Uneven::Drop => n_items / n_ranks * n_ranks,
+            Uneven::Pad => n_items.next_multiple_of(n_ranks),
+        };
+        prop_assert_eq!(used, order.into_iter().cycle().take(n_used).collect::<Vec<_>>());
+        for ranks in &steps {
+            let sizes: Vec<usize> = ranks.iter().map(|batch| batch.seeds.len()).collect();
+            let (least, most) = (*sizes.iter().min().unwrap(), *sizes.iter().max().unwrap());
+            prop_assert!(most <= batch_size && most > 0);
+            prop_assert!(most - least <= usize::from(uneven == Uneven::Join));
+        }
+    }
+}
