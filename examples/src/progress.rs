@@ -21,16 +21,18 @@ pub struct Progress {
     bar: ProgressBar,
     n_epochs: usize,
     n_seeds: u64,
+    loss_every: Option<usize>,
     step_time: MeanStepTime,
 }
 
 impl Progress {
-    /// A bar for `n_epochs` of `n_steps` each, on standard error if that is a terminal.
-    pub fn new(n_epochs: usize, n_steps: usize) -> Self {
+    /// A bar for `n_epochs` of `n_steps` each, on standard error if that is a terminal. With `loss_every`, a
+    /// line after so many steps of an epoch.
+    pub fn new(n_epochs: usize, n_steps: usize, loss_every: Option<usize>) -> Self {
         let bar = ProgressBar::new(n_epochs.saturating_mul(n_steps) as u64);
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, n_epochs, n_seeds: 0, step_time: MeanStepTime::new(WARMUP_STEPS) }
+        Self { bar, n_epochs, n_seeds: 0, loss_every, step_time: MeanStepTime::new(WARMUP_STEPS) }
     }
 
     /// Takes the bar away, and says how long an iteration took.
@@ -52,6 +54,10 @@ impl Observer for Progress {
         let seeds_per_second = self.n_seeds as f64 / self.bar.elapsed().as_secs_f64().max(1e-9);
         self.bar.set_message(format!("loss {:.4}  {seeds_per_second:.0} seeds/s", report.counts.loss()));
         self.bar.inc(1);
+        if self.loss_every.is_some_and(|every| report.step % every == 0) {
+            let (step, loss) = (report.step, report.counts.loss());
+            self.bar.suspend(|| say(format_args!("step {step:5}  loss {loss:.4}")));
+        }
     }
 
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {

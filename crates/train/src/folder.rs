@@ -111,10 +111,13 @@ impl RunFolder {
     /// The bytes of the last checkpoint, if there is one.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], and [`Error::BadFile`] for a file without bytes.
     pub(crate) fn checkpoint(&self) -> Result<Option<Vec<u8>>> {
         let path = self.checkpoint_path();
         match fs::read(&path) {
+            Ok(bytes) if bytes.is_empty() => {
+                Err(Error::BadFile { path, reason: "it is empty: the checkpoint is lost".to_owned() })
+            }
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::Io { path, source }),

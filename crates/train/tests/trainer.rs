@@ -3,18 +3,19 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
+use kiln_dist::{Communicator, Ranks, Solo};
 use kiln_loader::StageTimes;
 use kiln_nn::Ctx;
 use kiln_sample::RngKey;
 use kiln_train::{
     BucketSync, Counts, DeviceBatch, Error, Forward, GradientSync, MeanStepTime, Optimizer, OptimizerConfig,
-    SingleRank, StepReport, Task, Trainer,
+    StepReport, Task, Trainer, Weight,
 };
 
 /// A linear model of one weight row, `[d, 1]`.
@@ -82,13 +83,13 @@ fn adam(learning_rate: f64) -> OptimizerConfig {
     OptimizerConfig { kind: Optimizer::Adam, learning_rate, weight_decay: 0.0 }
 }
 
-fn trainer<S: GradientSync<Linear>>(sync: S) -> Trainer<Plane, S> {
-    Trainer::new(Plane, Linear::new([0.0, 0.0]), &adam(0.05), sync, Device::flex()).unwrap()
+fn trainer(comm: Box<dyn Communicator>) -> Trainer<Plane> {
+    Trainer::new(Plane, Linear::new([0.0, 0.0]), &adam(0.05), comm, Device::flex()).unwrap()
 }
 
 #[test]
 fn any_task_trains() {
-    let mut trainer = trainer(SingleRank);
+    let mut trainer = trainer(Box::new(Solo));
     let mut seen = 0;
     for _ in 0..60 {
         let batches = points(64).chunks(16).map(|chunk| Ok(chunk.to_vec())).collect::<Vec<_>>();
@@ -97,7 +98,7 @@ fn any_task_trains() {
             seen += step.counts.total;
             steps += step.wall;
         };
-        let report = trainer.epoch(batches, heard).unwrap();
+        let report = trainer.epoch(0, batches, heard).unwrap();
         assert_eq!((report.n_steps, report.counts.total), (4, 64));
         let timings = report.timings;
         let parts = timings.wait + timings.upload + timings.forward + timings.backward + timings.update;
@@ -125,22 +126,9 @@ fn the_mean_step_time_leaves_out_the_first_steps() {
     assert_eq!((MeanStepTime::new(0).mean(), MeanStepTime::new(0).n_steps()), (None, 0));
 }
 
-/// Sums over the ranks of one process, in rank order.
-struct Meeting {
-    parts: Mutex<Vec<Option<Vec<f32>>>>,
-    barrier: Barrier,
-}
-
-impl Meeting {
-    fn all_reduce_sum(&self, rank: usize, bucket: &mut [f32]) {
-        self.parts.lock().unwrap()[rank] = Some(bucket.to_vec());
-        self.barrier.wait();
-        for (position, value) in bucket.iter_mut().enumerate() {
-            let parts = self.parts.lock().unwrap();
-            *value = parts.iter().map(|part| part.as_ref().unwrap()[position]).sum();
-        }
-        self.barrier.wait();
-    }
+/// Ranks of this process, a thread each, that give up on each other soon.
+fn ranks(n_ranks: usize) -> Ranks {
+    Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) }
 }
 
 /// Ranks with unequal shares, one of them empty in a step, learn what one rank with all items learns.
@@ -150,76 +138,116 @@ fn gradients_of_ranks_average_by_weight() {
         [points(9)[..4].to_vec(), points(9)[4..5].to_vec(), points(9)[5..].to_vec()],
         [points(3), Vec::new(), points(12)[3..].to_vec()],
     ];
-    let mut alone = trainer(SingleRank);
-    alone.epoch(steps.iter().map(|step| Ok(step.concat())), |_| ()).unwrap();
+    let mut alone = trainer(Box::new(Solo));
+    let whole = alone.epoch(0, steps.iter().map(|step| Ok(step.concat())), |_| ()).unwrap();
 
-    let meeting = Arc::new(Meeting { parts: Mutex::new(vec![None; 3]), barrier: Barrier::new(3) });
-    let ranks: Vec<_> = (0..3)
-        .map(|rank| {
-            let meeting = Arc::clone(&meeting);
-            let batches: Vec<_> = steps.iter().map(|step| Ok(step[rank].clone())).collect();
-            std::thread::spawn(move || {
-                let mut trainer = trainer(BucketSync::new(move |bucket: &mut [f32]| {
-                    meeting.all_reduce_sum(rank, bucket);
-                    Ok(())
-                }));
-                trainer.epoch(batches, |_| ()).unwrap();
-                trainer.model().values()
-            })
-        })
-        .collect();
-    let values: Vec<_> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
-    assert_eq!(values[0], values[1]);
-    assert_eq!(values[0], values[2]);
-    for (together, alone) in values[0].iter().zip(alone.model().values()) {
-        // Sums in another order: a few units in the last place.
-        assert!((together - alone).abs() < 1e-6, "{values:?} and {:?}", trainer(SingleRank).model().values());
+    let together = ranks(3).run(|comm| {
+        let rank = comm.topology().rank;
+        let mut trainer = trainer(comm);
+        let report = trainer.epoch(0, steps.iter().map(|step| Ok(step[rank].clone())), |_| ())?;
+        Ok((trainer.model().values(), report.counts))
+    });
+    let together = together.unwrap();
+    for (values, counts) in &together {
+        assert_eq!(values, &together[0].0, "the same bits on every rank");
+        for (together, alone) in values.iter().zip(alone.model().values()) {
+            // Sums in another order: a few units in the last place.
+            assert!((together - alone).abs() < 1e-6, "{values:?} and {:?}", alone);
+        }
+        // The counts are of all ranks, each item weighing the same.
+        assert_eq!((counts.total, counts.weight, counts.hits), (21, 21.0, whole.counts.hits));
+        assert!((counts.loss() - whole.counts.loss()).abs() < 1e-6, "{counts:?}");
     }
 }
 
-/// A rank that fails ends the others' step with an error, too.
+/// What every rank starts from is what the first one has, whatever the others were made with.
 #[test]
-fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
-    let meeting = Arc::new(Meeting { parts: Mutex::new(vec![None; 2]), barrier: Barrier::new(2) });
-    let ranks = [points(4), vec![([f32::NAN, 0.0], 1.0)]].into_iter().enumerate().map(|(rank, batch)| {
-        let meeting = Arc::clone(&meeting);
-        std::thread::spawn(move || {
-            let mut trainer = trainer(BucketSync::new(move |bucket: &mut [f32]| {
-                meeting.all_reduce_sum(rank, bucket);
-                Ok(())
-            }));
-            trainer.epoch([Ok(batch)], |_| ()).unwrap_err().to_string()
-        })
+fn parameters_come_from_the_first_rank() {
+    let models = ranks(3).run(|comm| {
+        let start = Linear::new([comm.topology().rank as f32 + 1.0, 0.5]);
+        let trainer = Trainer::new(Plane, start, &adam(0.05), comm, Device::flex())?;
+        Ok(trainer.model().values())
     });
-    let ranks: Vec<_> = ranks.collect();
-    let errors: Vec<String> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
-    assert!(errors[0].contains("another rank could not go on"), "{errors:?}");
-    assert!(errors[1].contains("the loss of training step 0 is NaN"), "{errors:?}");
+    assert_eq!(models.unwrap(), [[1.0, 0.5]; 3]);
 }
 
-/// A step in which no rank has an item changes nothing, and a frozen parameter does not travel.
+/// A rank that fails ends the others' step with an error that names it, and the run with its own.
 #[test]
-fn empty_steps_and_frozen_parameters_change_nothing() {
-    let alone = || BucketSync::new(|_: &mut [f32]| Ok(()));
-    let mut empty = trainer(alone());
-    empty.epoch([Ok(points(4)), Ok(Vec::new())], |_| ()).unwrap();
-    let mut once = trainer(alone());
-    once.epoch([Ok(points(4))], |_| ()).unwrap();
-    assert_eq!(empty.model().values(), once.model().values());
-
-    let frozen = Linear::new([2.0, -1.0]).no_grad();
-    let mut lengths = Vec::new();
-    let mut sync = BucketSync::new(|bucket: &mut [f32]| {
-        lengths.push(bucket.len());
+fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
+    let told = Mutex::new(Vec::new());
+    let error = ranks(3).run(|comm| {
+        let rank = comm.topology().rank;
+        let batch = if rank == 1 { vec![([f32::NAN, 0.0], 1.0)] } else { points(4) };
+        let outcome = trainer(comm).epoch(0, [Ok(points(4)), Ok(batch)], |_| ());
+        told.lock().unwrap().push((rank, outcome.as_ref().unwrap_err().to_string()));
+        outcome?;
         Ok(())
     });
-    assert!(sync.average(&frozen, GradientsParams::new(), 4.0).unwrap().is_empty());
-    assert_eq!(lengths, [1], "only the weight travels");
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("rank 1") && error.contains("the loss of training step 1 is NaN"), "{error}");
+    let told = told.into_inner().unwrap();
+    assert_eq!(told.len(), 3);
+    for (_, text) in told.iter().filter(|(rank, _)| *rank != 1) {
+        assert!(text.contains("rank 1") && text.contains("step 1"), "{text}");
+    }
+}
+
+/// A model that learns on one rank something of its own is found at the end of the epoch.
+#[test]
+fn ranks_that_grow_apart_are_an_error() {
+    /// Averages as it should, but for the second rank.
+    #[derive(Debug)]
+    struct Wrong(BucketSync);
+
+    impl GradientSync<Linear> for Wrong {
+        fn average(
+            &mut self,
+            comm: &mut dyn Communicator,
+            model: &Linear,
+            gradients: GradientsParams,
+            weight: Weight,
+        ) -> kiln_train::Result<GradientsParams> {
+            let rank = comm.topology().rank;
+            let averaged = self.0.average(comm, model, gradients, weight)?;
+            Ok(if rank == 1 { GradientsParams::new() } else { averaged })
+        }
+    }
+    let error = ranks(2).run(|comm| {
+        let mut trainer = trainer(comm).with_sync(Wrong(BucketSync::default()));
+        trainer.epoch(2, [Ok(points(4))], |_| ())?;
+        Ok(())
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("rank 1 has other parameters than rank 0 after epoch 3"), "{error}");
+}
+
+/// A step in which no rank has an item changes nothing, and neither does a frozen parameter.
+#[test]
+fn empty_steps_and_frozen_parameters_change_nothing() {
+    let values = |n_empty: usize| {
+        let models = ranks(2).run(|comm| {
+            let mut trainer = trainer(comm);
+            let batches = std::iter::once(points(4)).chain(vec![Vec::new(); n_empty]);
+            trainer.epoch(0, batches.map(Ok), |_| ())?;
+            Ok(trainer.model().values())
+        });
+        models.unwrap()
+    };
+    assert_eq!(values(0), values(2));
+
+    let frozen = ranks(2).run(|comm| {
+        let model = Linear::new([2.0, -1.0]).no_grad();
+        let mut sync = BucketSync::default();
+        let mut comm = comm;
+        let weight = Weight { own: 2.0, all: 4.0 };
+        Ok(sync.average(&mut *comm, &model, GradientsParams::new(), weight)?.is_empty())
+    });
+    assert_eq!(frozen.unwrap(), [true, true]);
 }
 
 #[test]
 fn an_evaluation_whose_loss_is_no_number_is_an_error() {
-    let trainer = trainer(SingleRank);
+    let mut trainer = trainer(Box::new(Solo));
     let bad = vec![([f32::INFINITY, 0.0], 1.0)];
     let error = trainer.evaluate([Ok(points(4)), Ok(bad)], |_, _| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
@@ -227,21 +255,19 @@ fn an_evaluation_whose_loss_is_no_number_is_an_error() {
 
 #[test]
 fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
-    let mut trainer = trainer(SingleRank);
+    let mut trainer = trainer(Box::new(Solo));
     let bad = vec![([f32::NAN, 0.0], 1.0)];
-    let error = trainer.epoch([Ok(points(4)), Ok(bad)], |_| ()).unwrap_err();
+    let error = trainer.epoch(0, [Ok(points(4)), Ok(bad)], |_| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { step: 1, .. }), "{error}");
     assert!(trainer.model().values().iter().all(|value| value.is_finite()));
 }
 
 #[test]
-fn the_loaders_and_the_communicators_errors_arrive() {
-    let mut plain = trainer(SingleRank);
-    let error = plain.epoch([Ok(points(4)), Err(kiln_loader::Error::ZeroBatchSize)], |_| ()).unwrap_err();
+fn the_loaders_errors_arrive() {
+    let mut plain = trainer(Box::new(Solo));
+    let batches = [Ok(points(4)), Err(kiln_loader::Error::ZeroBatchSize)];
+    let error = plain.epoch(0, batches, |_| ()).unwrap_err();
     assert!(matches!(error, Error::Loader(_)), "{error}");
-    let mut cut_off = trainer(BucketSync::new(|_: &mut [f32]| Err("rank 3 is gone".into())));
-    let error = cut_off.epoch([Ok(points(4))], |_| ()).unwrap_err();
-    assert_eq!(error.to_string(), "gradients of step 0 were not averaged: rank 3 is gone");
 }
 
 #[test]
@@ -261,8 +287,8 @@ fn weight_decay_is_the_optimizers_own() {
     let step = |kind| {
         let config = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5 };
         let model = Linear::new([2.0, -1.0]);
-        let mut trainer = Trainer::new(Plane, model, &config, SingleRank, Device::flex()).unwrap();
-        trainer.epoch([Ok(points(8))], |_| ()).unwrap();
+        let mut trainer = Trainer::new(Plane, model, &config, Box::new(Solo), Device::flex()).unwrap();
+        trainer.epoch(0, [Ok(points(8))], |_| ()).unwrap();
         trainer.model().values()
     };
     let close = |one: Vec<f32>, other: [f32; 2]| one.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-5);

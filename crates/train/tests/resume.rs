@@ -1,0 +1,271 @@
+//! Runs that stop and go on: the same bits as without the stop, and a refusal where it is another run.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use burn::tensor::Device;
+use kiln_data::{Dataset, synthetic};
+use kiln_dist::Ranks;
+use kiln_feature::FeatureSource;
+use kiln_graph::NodeId;
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
+use kiln_nn::{Aggregate, Sage, SageConfig};
+use kiln_sample::{Fanout, NeighborSampler, RngKey};
+use kiln_train::{
+    Counts, EpochReport, Error, Evaluation, FitConfig, NodeClassification, Observer, OptimizerConfig, Resumed, Run,
+    RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best, weights_to_bytes,
+};
+
+type Nodes = Trainer<NodeClassification<Sage>>;
+
+/// Seeds of all ranks in a step; an epoch has 4 steps, the last one short.
+const GLOBAL_BATCH: usize = 60;
+
+fn data() -> Dataset {
+    let config = synthetic::SbmConfig {
+        n_nodes: 320,
+        n_classes: 4,
+        degree: 6,
+        homophily: 0.8,
+        dim: 8,
+        noise: 1.5,
+        seed: 5,
+    };
+    synthetic::sbm(config).unwrap()
+}
+
+fn identity() -> RunIdentity {
+    let settings = [("--hidden", "8"), ("--lr", "0.01")].map(|(name, value)| (name.into(), value.into()));
+    RunIdentity { settings: BTreeMap::from(settings), data_hash: "a hash".into() }
+}
+
+fn loader(
+    data: &Dataset,
+    nodes: &[NodeId],
+    shard: Shard,
+) -> Loader<NodeFetch<NeighborSampler, dyn FeatureSource>> {
+    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batch_size = GLOBAL_BATCH / shard.world_size;
+    let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
+    let config = LoaderConfig { workers: 1, ..Default::default() };
+    Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, config).unwrap()
+}
+
+/// Panics after so many steps.
+struct StopAfter(usize);
+
+impl Observer for StopAfter {
+    fn step(&mut self, _: &StepReport) {
+        self.0 -= 1;
+        assert!(0 < self.0, "the machine stops");
+    }
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+}
+
+/// What a run leaves: all that must not depend on its stops.
+#[derive(Debug, PartialEq)]
+struct Result {
+    weights: Vec<u8>,
+    best: Vec<u8>,
+    metrics: Vec<serde_json::Value>,
+    hits: usize,
+}
+
+/// Starts or resumes a run of 3 epochs, which stops after `n_steps` more.
+fn train(
+    n_ranks: usize,
+    open: impl Fn() -> kiln_train::Result<RunFolder> + Sync,
+    checkpoint_every: Option<usize>,
+    n_steps: usize,
+) -> std::result::Result<(Result, Option<Resumed>), String> {
+    let data = data();
+    let ranks = Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
+    let result = ranks.run(|comm| {
+        let topology = comm.topology();
+        let shard = Shard { rank: topology.rank, world_size: topology.world_size };
+        let mut trainer = trainer(&data, comm);
+        let mut run = Run::start(&mut trainer, &open, identity())?;
+        let config = FitConfig { n_epochs: 3, patience: None, checkpoint_every };
+        let [train, val, test] =
+            [&data.split.train, &data.split.val, &data.split.test].map(|nodes| loader(&data, nodes, shard));
+        let validate = |trainer: &mut Nodes| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+        let mut stop = StopAfter(if topology.rank == 0 { n_steps } else { usize::MAX });
+        fit(&mut trainer, &train, config, validate, &mut run, &mut stop)?;
+        let weights = weights_to_bytes(trainer.model())?;
+        let said = test_best(trainer, &run, |trainer| {
+            let mut said = Evaluation::default();
+            trainer.evaluate(test.epoch(TEST), |input, forward| said.add(input, forward))?;
+            Ok(said)
+        })?;
+        let resumed = run.resumed();
+        Ok(run.folder().map(|folder| (result_of(folder.path(), weights, &said), resumed)))
+    });
+    match result {
+        Ok(mut ranks) => Ok(ranks.remove(0).unwrap()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn trainer(data: &Dataset, comm: Box<dyn kiln_dist::Communicator>) -> Nodes {
+    let config = SageConfig {
+        d_in: data.features.dim(),
+        hidden: 8,
+        n_classes: 4,
+        n_layers: 2,
+        aggregate: Aggregate::Mean,
+        input_dropout: 0.1,
+        dropout: 0.3,
+    };
+    let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
+    let optimizer = OptimizerConfig::adam(0.01, 0.01);
+    Trainer::new(NodeClassification::new(), model, &optimizer, comm, Device::flex()).unwrap()
+}
+
+fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {
+    let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let without_times = |line: &str| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let fields = line.as_object_mut().unwrap();
+        fields.retain(|name, _| !name.contains("second") && !name.contains("rss"));
+        line
+    };
+    let right = said.predictions().iter().filter(|said| said.label == said.predicted).count();
+    Result {
+        weights,
+        best: std::fs::read(folder.join("best.safetensors")).unwrap(),
+        metrics: metrics.lines().map(without_times).collect(),
+        hits: right,
+    }
+}
+
+#[test]
+fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
+    for n_ranks in [1, 2] {
+        let whole = tempfile::tempdir().unwrap();
+        let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+        let (expected, resumed) = train(n_ranks, || create(whole.path()), None, usize::MAX).unwrap();
+        assert_eq!((resumed, expected.metrics.len()), (None, 3));
+        // Three epochs of four steps.
+        for n_steps in 1..=12 {
+            for checkpoint_every in [None, Some(1), Some(3)] {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path();
+                let error = train(n_ranks, || create(path), checkpoint_every, n_steps).unwrap_err();
+                assert!(error.contains("the machine stops"), "{error}");
+                let (found, resumed) =
+                    train(n_ranks, || RunFolder::open(path), checkpoint_every, usize::MAX).unwrap();
+                assert_eq!(found, expected, "{n_ranks} ranks stopped in step {n_steps}");
+                // The step that stopped was done, and is done again: no checkpoint had it.
+                let done = n_steps - 1;
+                let step = done % 4 / checkpoint_every.unwrap_or(4) * checkpoint_every.unwrap_or(4);
+                assert_eq!(resumed, Some(Resumed { epoch: done / 4, step, n_ranks }));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_again_and_again_gets_there() {
+    let whole = tempfile::tempdir().unwrap();
+    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+    let (expected, _) = train(2, || create(whole.path()), None, usize::MAX).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut outcome = train(2, || create(folder.path()), Some(1), 2);
+    let mut n_stops = 0;
+    while outcome.is_err() {
+        n_stops += 1;
+        assert!(n_stops < 20, "{outcome:?}");
+        outcome = train(2, || RunFolder::open(folder.path()), Some(1), 2);
+    }
+    assert_eq!(outcome.unwrap().0, expected);
+    // Each attempt but the last got one step further.
+    assert_eq!(n_stops, 11);
+}
+
+/// The same seeds, samples and masks; sums over ranks round otherwise.
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks() {
+    let whole = tempfile::tempdir().unwrap();
+    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+    let (expected, _) = train(1, || create(whole.path()), None, usize::MAX).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    train(3, || create(folder.path()), Some(1), 7).unwrap_err();
+    let (found, resumed) = train(2, || RunFolder::open(folder.path()), Some(1), usize::MAX).unwrap();
+    assert_eq!(resumed, Some(Resumed { epoch: 1, step: 2, n_ranks: 3 }));
+    let loss = |result: &Result| result.metrics[2]["train_loss"].as_f64().unwrap();
+    assert!((loss(&found) - loss(&expected)).abs() < 1e-4, "{found:?} {expected:?}");
+    assert_ne!(found.weights, expected.weights, "sums over three ranks should round otherwise");
+}
+
+#[test]
+fn a_finished_run_changes_nothing_when_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
+    let (expected, _) = train(1, create, None, usize::MAX).unwrap();
+    let (found, resumed) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
+    assert_eq!(found, expected);
+    assert_eq!(resumed, Some(Resumed { epoch: 3, step: 0, n_ranks: 1 }));
+}
+
+#[test]
+fn another_run_is_refused_by_the_name_of_what_differs() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let solo = || Box::new(kiln_dist::Solo);
+    let start = |identity| {
+        let open = || match folder.path().join("config.json").exists() {
+            true => RunFolder::open(folder.path()),
+            false => RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap()),
+        };
+        Run::start(&mut trainer(&data, solo()), open, identity)
+    };
+    start(identity()).unwrap();
+    assert!(start(identity()).unwrap().resumed().is_some());
+    let with = |name: &str, value: &str| {
+        let mut other = identity();
+        other.settings.insert(name.into(), value.into());
+        other
+    };
+    let mut without = identity();
+    without.settings.remove("--lr");
+    let other_data = RunIdentity { data_hash: "another".into(), ..identity() };
+    for (other, expected) in [
+        (with("--lr", "0.02"), ["--lr", "0.01", "0.02"]),
+        (with("--patience", "3"), ["--patience", "not set", "3"]),
+        (without, ["--lr", "0.01", "not set"]),
+        (other_data, ["the hash of the data", "a hash", "another"]),
+    ] {
+        match start(other) {
+            Err(Error::OtherRun { name, then, now }) => assert_eq!([&name[..], &then, &now], expected),
+            other => panic!("{other:?} where {expected:?} differ"),
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("last/checkpoint.safetensors");
+    let solo = || Box::new(kiln_dist::Solo);
+    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
+    Run::start(&mut trainer(&data, solo()), create, identity()).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let mut flipped = bytes.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for damaged in [&bytes[..bytes.len() - 1], &bytes[..100], &[], &flipped] {
+        std::fs::write(&path, damaged).unwrap();
+        let open = || RunFolder::open(folder.path());
+        let error = Run::start(&mut trainer(&data, solo()), open, identity()).unwrap_err();
+        assert!(matches!(&error, Error::BadFile { path: named, .. } if *named == path), "{error}");
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let error = RunFolder::open(elsewhere.path()).unwrap_err();
+    assert!(matches!(error, Error::NoRunFolder { .. }), "{error}");
+}

@@ -1,0 +1,96 @@
+//! Trains GraphSAGE with samplers of its own: a rule says which of one node's neighbours to pick, and that is
+//! all of a sampler. After DGL's tutorial on stochastic training with a customised sampler.
+//!
+//! ```text
+//! cargo run --release --bin custom_sampler -- --ranks 2 --rule low-degree
+//! ```
+
+use std::sync::Arc;
+
+use clap::{Parser, ValueEnum};
+use kiln_examples::args::{self, Eval};
+use kiln_examples::{Judge, NodeProgram, flags, run};
+use kiln_graph::Csc;
+use kiln_sample::{Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
+
+/// Each neighbour with the same probability, none twice: Knuth's algorithm S (The Art of Computer
+/// Programming, volume 2, section 3.4.2).
+fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+    let mut draws = key.draws();
+    let (mut wanted, degree) = (fanout, neighbors.degree() as u32);
+    for position in 0..degree {
+        if draws.below(degree - position) < wanted {
+            picks.push(position);
+            wanted -= 1;
+        }
+    }
+}
+
+/// Neighbours with few neighbours rather than hubs: without replacement, by the inverse of their degrees.
+/// (Efraimidis and Spirakis 2006: the largest `u^(1/w)`, here as the smallest `-ln(u) / w`.)
+struct LowDegree {
+    graph: Arc<Csc>,
+}
+
+impl PickRule for LowDegree {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+        let (mut draws, indptr) = (key.draws(), self.graph.indptr());
+        let mut arrivals: Vec<(f32, u32)> = Vec::with_capacity(neighbors.degree());
+        for (position, neighbor) in neighbors.ids.iter().enumerate() {
+            let degree = indptr[neighbor.index() + 1] - indptr[neighbor.index()];
+            arrivals.push((-(1.0 - draws.unit_f32()).ln() * degree.max(1) as f32, position as u32));
+        }
+        arrivals.sort_by(|one, other| one.0.total_cmp(&other.0));
+        arrivals.iter().take(fanout as usize).for_each(|(_, position)| picks.push(*position));
+    }
+}
+
+/// Which neighbours are picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rule {
+    /// Any.
+    Uniform,
+    /// Those of low degree, rather.
+    LowDegree,
+}
+
+/// Trains GraphSAGE on a graph's nodes with a sampler of this program.
+#[derive(Debug, Parser)]
+#[command(mut_arg("epochs", |flag| flag.default_value("10")))]
+#[command(mut_arg("lr", |flag| flag.default_value("0.001")))]
+#[command(mut_arg("hidden", |flag| flag.default_value("128")))]
+struct Args {
+    #[command(flatten)]
+    data: args::DataArgs,
+    #[command(flatten)]
+    model: args::ModelArgs,
+    /// Rule that picks neighbours.
+    #[arg(long, value_enum, default_value = "uniform")]
+    rule: Rule,
+    /// Neighbours per node, one number a layer, input layer first.
+    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "4,4,4")]
+    fanouts: Vec<Fanout>,
+    #[command(flatten)]
+    eval: args::EvalArgs,
+    #[command(flatten)]
+    fit: args::FitArgs,
+    #[command(flatten)]
+    run: run::RunArgs,
+}
+
+fn main() -> anyhow::Result<()> {
+    kiln_kernels::keep_freed_memory();
+    let (args, settings) = args::parse::<Args>();
+    let data = args.data.open(args.run.seed)?;
+    let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);
+    let model = args.model.sage(data.features.dim(), data.labels.n_classes(), fanouts.len());
+    let judge = Judge::new(Eval::Sampled, args.eval.exact(graph.clone())?, &args.run.ranks(), &data)?;
+    let sampler = match args.rule {
+        Rule::Uniform => NeighborSampler::with_rule(graph, fanouts, uniform),
+        Rule::LowDegree => NeighborSampler::with_rule(graph.clone(), fanouts, LowDegree { graph }),
+    };
+    let (sampler, loss_every) = (Arc::new(sampler), Some(10));
+    let (name, settings, data, run, fit) = ("custom_sampler", &settings, &data, &args.run, &args.fit);
+    let program = NodeProgram { name, settings, run, fit, data, sampler, judge, loss_every };
+    program.train(|device| model.init(RngKey::new(args.run.seed), device))
+}
