@@ -9,7 +9,7 @@ use kiln_benches::{inputs, settings};
 use kiln_loader::{Fetch, NodeFetch, SeedBatch, StageTimes};
 use kiln_nn::{Aggregate, SageConfig};
 use kiln_sample::{RngKey, Scratch};
-use kiln_train::{NodeClassification, Optimizer, OptimizerConfig, SingleRank, Trainer};
+use kiln_train::{NodeClassification, OptimizerConfig, SingleRank, Trainer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::flex();
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             dropout: 0.5,
         };
         let model = model.init(RngKey::new(0), &device.clone().autodiff())?;
-        let optimizer = OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.003, weight_decay: 0.0 };
+        let optimizer = OptimizerConfig::adam(0.003, 0.0);
         let task = NodeClassification::new();
         let mut trainer = Trainer::new(task, model, &optimizer, SingleRank, device.clone())?;
         let batch = SeedBatch { step: 0, key: RngKey::new(0), seeds: input.labelled_seeds() };

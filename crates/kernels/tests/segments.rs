@@ -1,5 +1,8 @@
 //! Sums, means and maxima of consecutive rows, and graphs on a device.
 
+// Ids are integers, which `read_f32` would round.
+#![allow(clippy::disallowed_methods)]
+
 mod common;
 
 use burn::tensor::{Device, Tensor, TensorData};

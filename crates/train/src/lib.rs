@@ -11,6 +11,7 @@
 //! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
 //! ```
 
+mod classification;
 mod counts;
 mod curves;
 mod error;
@@ -30,6 +31,7 @@ mod task;
 mod trainer;
 mod weights;
 
+pub use classification::Prediction;
 pub use counts::Counts;
 pub use error::Error;
 pub use evaluation::Evaluation;
@@ -37,8 +39,8 @@ pub use fit::{FitConfig, FitReport, Observer, TEST, VALIDATION, fit, test_best};
 pub use layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
 pub use memory::{MemoryUse, PeakMemory};
 pub use metrics::{Confusion, Metrics, roc_auc};
-pub use node::{NodeClassification, NodeInput, Prediction};
-pub use optimizer::{Optimizer, OptimizerConfig};
+pub use node::{NodeClassification, NodeInput};
+pub use optimizer::{Optimizer, OptimizerConfig, StepDecay};
 pub use report::{EpochReport, MeanStepTime, StepReport, Timings};
 pub use run::{Best, RunFolder, Summary};
 pub use sync::{BucketSync, GradientSync, SingleRank};

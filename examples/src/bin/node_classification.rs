@@ -96,7 +96,9 @@ fn run<M: LayerWise>(
     let mut said = Evaluation::default();
     test_best(trainer, &run, |trainer| {
         match args.eval.kind {
-            Eval::Sampled => drop(trainer.evaluate(test_batches.epoch(TEST), |i, o| said.add(i, o))?),
+            Eval::Sampled => {
+                drop(trainer.evaluate(test_batches.epoch(TEST), |i, o| said.add(&i.seeds, &i.labels, o))?)
+            }
             Eval::Exact => said = Evaluation::of(&outputs(trainer)?, test, &data.labels)?,
         }
         said.counts()
