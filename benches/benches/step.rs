@@ -10,7 +10,7 @@ use kiln_loader::{Fetch, NodeFetch, SeedBatch, StageTimes};
 use kiln_nn::{Aggregate, SageConfig};
 use kiln_sample::{RngKey, Scratch};
 use kiln_dist::Solo;
-use kiln_train::{NodeClassification, Optimizer, OptimizerConfig, Trainer};
+use kiln_train::{NodeClassification, OptimizerConfig, Trainer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = Device::flex();
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             dropout: 0.5,
         };
         let model = model.init(RngKey::new(0), &device.clone().autodiff())?;
-        let optimizer = OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.003, weight_decay: 0.0 };
+        let optimizer = OptimizerConfig::adam(0.003, 0.0);
         let task = NodeClassification::new();
         let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device.clone())?;
         let batch = SeedBatch { step: 0, key: RngKey::new(0), seeds: input.labelled_seeds() };

@@ -277,6 +277,6 @@ impl FitArgs {
             Rule::Adam => Optimizer::Adam,
             Rule::Adamw => Optimizer::AdamW,
         };
-        OptimizerConfig { kind, learning_rate: self.lr, weight_decay: self.weight_decay }
+        OptimizerConfig { kind, learning_rate: self.lr, weight_decay: self.weight_decay, decay: None }
     }
 }

@@ -1,6 +1,6 @@
 use burn::backend::tensor::IntTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType};
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
 use bytemuck::cast_vec;
 use kiln_graph::Block;
 
@@ -37,9 +37,8 @@ impl DeviceBlock {
     /// # Panics
     /// When the block has 2^31 edges or sources, or more: split the batch.
     pub fn upload(block: &Block, device: &Device) -> Self {
-        let limit = i32::MAX as usize;
-        assert!(block.n_edges() <= limit, "{} edges in a block, at most {limit}", block.n_edges());
-        assert!(block.n_src() < limit, "{} sources in a block, fewer than {limit}", block.n_src());
+        check_limit(block.n_edges(), "edges");
+        check_limit(block.n_src(), "sources");
         let transposed = Transposed::of(block);
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
@@ -131,11 +130,17 @@ pub(crate) struct Adjacency<B: Backend> {
     pub(crate) n_edges: usize,
 }
 
-fn upload_u32(values: Vec<u32>, device: &Device) -> Tensor<1, Int> {
+/// Index tensors are i32, and one past the last position must be one, too.
+pub(crate) fn check_limit(count: usize, what: &str) {
+    let limit = i32::MAX as usize;
+    assert!(count <= limit, "{count} {what} in a batch, at most {limit}: split it");
+}
+
+pub(crate) fn upload_u32(values: Vec<u32>, device: &Device) -> Tensor<1, Int> {
     upload(cast_vec::<u32, i32>(values), DType::I32, device)
 }
 
-fn upload<E: burn::tensor::Element>(values: Vec<E>, dtype: DType, device: &Device) -> Tensor<1, Int> {
+pub(crate) fn upload<E: Element>(values: Vec<E>, dtype: DType, device: &Device) -> Tensor<1, Int> {
     let n_values = values.len();
     Tensor::from_data(TensorData::new(values, [n_values]), (device, dtype))
 }

@@ -27,6 +27,7 @@ mod autodiff;
 mod block;
 mod extension;
 mod flex;
+mod graphs;
 mod host;
 mod launch;
 pub mod ops;
@@ -35,4 +36,5 @@ pub mod testing;
 mod transpose;
 
 pub use block::DeviceBlock;
+pub use graphs::{DeviceGraphs, DeviceSegments};
 pub use host::{keep_freed_memory, read_f32};

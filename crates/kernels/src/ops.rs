@@ -1,9 +1,10 @@
-//! Aggregation over a block, and the other per-node operations of a layer, with gradients.
+//! Aggregation over a block or over segments of rows, and the other per-node operations of a layer, with
+//! gradients.
 //!
 //! What all of them share:
 //!
 //! - The result is a new tensor; nothing is added to an existing one.
-//! - A destination without edges gets zeros. Parallel edges count as often as they stand in the block.
+//! - A destination without edges, or a segment without rows, gets zeros. Parallel edges count as often as they stand in the block.
 //! - No `[n_edges, d]` tensor is ever made on Flex: time and memory traffic grow with `n_edges * d`, memory
 //!   with the output and with what the gradient needs (the edges of the maxima, the inputs of a product).
 //!   The gradient walks the edges by source, so it needs no atomics.
@@ -19,8 +20,8 @@ use burn::tensor::{DType, Int, Tensor};
 use kiln_graph::NodeId;
 use kiln_sample::{Domain, RngKey};
 
-use crate::DeviceBlock;
 use crate::extension::BlockOps;
+use crate::{DeviceBlock, DeviceSegments};
 
 /// Each destination's sum of its sources' rows.
 ///
@@ -81,6 +82,45 @@ pub fn neighbor_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 pub fn neighbor_max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     check_rows(block, &x);
     Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_max(block.adjacency(), x.into_dispatch()))
+}
+
+/// The sum of each segment's rows, added in their order.
+///
+/// # Shapes
+/// `x` is `[n_rows, d]`, the result `[n_segments, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the segments.
+pub fn segment_sum(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    check_segmented(segments, &x);
+    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_sum(segments.adjacency(), x.into_dispatch()))
+}
+
+/// The mean of each segment's rows: [`segment_sum`] divided by the number of rows.
+///
+/// # Shapes
+/// `x` is `[n_rows, d]`, the result `[n_segments, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the segments.
+pub fn segment_mean(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    check_segmented(segments, &x);
+    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_mean(segments.adjacency(), x.into_dispatch()))
+}
+
+/// The largest value of each segment's rows, column by column.
+///
+/// Of equal values the first row gives the result, and it alone gets the gradient. If one of the values
+/// is not a number, neither is the result.
+///
+/// # Shapes
+/// `x` is `[n_rows, d]`, the result `[n_segments, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the segments.
+pub fn segment_max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    check_segmented(segments, &x);
+    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_max(segments.adjacency(), x.into_dispatch()))
 }
 
 /// The destinations' own rows: the first `n_dst`. On Flex this is a view, not a copy.
@@ -167,6 +207,11 @@ fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
 fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
     let [n_rows, _] = x.dims();
     assert_eq!(n_rows, block.n_src(), "{n_rows} rows for a block of {} sources", block.n_src());
+}
+
+fn check_segmented(segments: &DeviceSegments, x: &Tensor<2>) {
+    let [n_rows, _] = x.dims();
+    assert_eq!(n_rows, segments.n_rows(), "{n_rows} rows for segments of {}", segments.n_rows());
 }
 
 /// Which draws keep a value, and what it is then multiplied by.

@@ -32,6 +32,14 @@ pub enum Error {
         /// The probability given.
         dropout: f64,
     },
+    /// A number that would make every output not a number.
+    #[error("{name} is {got}, expected a finite number")]
+    NotFinite {
+        /// The configuration's field.
+        name: &'static str,
+        /// Its value.
+        got: f32,
+    },
     /// The bytes are not those of a safetensors file, or not all of them.
     #[error("the weights are not a whole safetensors file: {reason}")]
     NotSafetensors {
@@ -150,6 +158,11 @@ pub(crate) fn check_weight(d_in: usize, d_out: usize) -> Result<(), Error> {
     check_size("d_out", d_out)?;
     let max = MAX_WEIGHT;
     if d_in * d_out <= max { Ok(()) } else { Err(Error::WeightTooLarge { d_in, d_out, max }) }
+}
+
+/// `Ok` if dropout with this probability leaves anything.
+pub(crate) fn check_dropout(name: &'static str, dropout: f64) -> Result<(), Error> {
+    if (0.0..1.0).contains(&dropout) { Ok(()) } else { Err(Error::Dropout { name, dropout }) }
 }
 
 /// `Ok` if the field is at least 1, and not absurd.

@@ -14,9 +14,6 @@ pub(crate) const NO_GAIN: f64 = 1.0;
 
 /// A matrix `[d_in, d_out]`, uniform in `[-a, a)` with `a = gain * sqrt(6 / (d_in + d_out))` (Glorot and
 /// Bengio 2010, equation 16).
-///
-/// Row by row, each number takes the upper 24 bits of one output of xoshiro256++ seeded (through
-/// SplitMix64) with `key.fold(Domain::Host, parameter)`.
 pub(crate) fn xavier_uniform(
     key: RngKey,
     parameter: u64,
@@ -24,14 +21,30 @@ pub(crate) fn xavier_uniform(
     gain: f64,
     device: &Device,
 ) -> Param<Tensor<2>> {
+    let bound = gain * (6.0 / (d_in + d_out) as f64).sqrt();
+    uniform(key, parameter, [d_in, d_out], bound, device)
+}
+
+/// A tensor of numbers that are uniform in `[-bound, bound)`.
+///
+/// Row by row, each number takes the upper 24 bits of one output of xoshiro256++ seeded (through
+/// SplitMix64) with `key.fold(Domain::Host, parameter)`.
+pub(crate) fn uniform<const D: usize>(
+    key: RngKey,
+    parameter: u64,
+    shape: [usize; D],
+    bound: f64,
+    device: &Device,
+) -> Param<Tensor<D>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(key.fold(Domain::Host, parameter).to_u64());
-    let bound = (gain * (6.0 / (d_in + d_out) as f64).sqrt()) as f32;
+    let bound = bound as f32;
     let draw = |_| {
         let unit = (rng.next_u64() >> 40) as f32 * (1.0 / 16_777_216.0);
         (2.0 * unit - 1.0) * bound
     };
-    let values: Vec<f32> = (0..d_in * d_out).map(draw).collect();
-    Param::from_tensor(Tensor::from_data(TensorData::new(values, [d_in, d_out]), device))
+    let n_values: usize = shape.iter().product();
+    let values: Vec<f32> = (0..n_values).map(draw).collect();
+    Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), device))
 }
 
 /// A vector of zeros.

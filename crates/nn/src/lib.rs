@@ -16,22 +16,34 @@
 //! # Ok::<(), kiln_nn::Error>(())
 //! ```
 
+mod aggregate;
 mod error;
 mod gcn;
 mod gcn_conv;
+mod gin;
+mod gin_conv;
 mod init;
+mod linear;
+mod mlp;
 mod model;
+mod norm;
 mod sage;
 mod sage_conv;
 mod stack;
 mod weights;
 
+pub use aggregate::{Aggregate, Readout};
 pub use error::{Error, Names};
 pub use gcn::{Gcn, GcnConfig};
 pub use gcn_conv::{GcnConv, GcnConvConfig};
-pub use model::{BlockModel, Ctx, LayerWise, Mode};
+pub use gin::{Gin, GinConfig, GinLayer, Jumping};
+pub use gin_conv::{Epsilon, GinConv};
+pub use linear::Linear;
+pub use mlp::{Mlp, MlpConfig, RowModel};
+pub use model::{BlockModel, Ctx, GraphModel, LayerWise, Mode};
+pub use norm::Norm;
 pub use sage::{Sage, SageConfig};
-pub use sage_conv::{Aggregate, SageConv, SageConvConfig};
+pub use sage_conv::{SageConv, SageConvConfig};
 pub use weights::{Exchange, Naming, load_safetensors, to_safetensors};
 
 /// The result of this crate's fallible functions.

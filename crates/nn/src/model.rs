@@ -1,6 +1,6 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kiln_kernels::DeviceBlock;
+use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_sample::RngKey;
 
 /// Whether a model runs to learn or to predict.
@@ -62,4 +62,17 @@ pub trait LayerWise: BlockModel {
     /// # Panics
     /// When `i` is not below [`BlockModel::n_layers`].
     fn widths(&self, i: usize) -> [usize; 2];
+}
+
+/// A model that gives one row for each graph of a batch.
+pub trait GraphModel: Module {
+    /// Runs the model.
+    ///
+    /// # Shapes
+    /// `x` is `[n_nodes, d]`, the rows of all graphs' nodes, graph after graph; the result is
+    /// `[n_graphs, n_classes]`.
+    ///
+    /// # Panics
+    /// When `x` does not fit the graphs or the model.
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &Ctx) -> Tensor<2>;
 }

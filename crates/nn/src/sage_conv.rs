@@ -3,22 +3,10 @@ use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::RngKey;
 
-use crate::Result;
 use crate::error::check_weight;
 use crate::init::{RELU_GAIN, xavier_uniform, zeros};
 use crate::stack::projects_first;
-
-/// How a node's neighbours become one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aggregate {
-    /// The mean; DGL's and PyG's `"mean"`.
-    Mean,
-    /// The largest value of each column: PyG's `"max"`. DGL's `"pool"` runs a dense layer first, this
-    /// does not.
-    Max,
-    /// The sum; PyG's `"sum"`.
-    Sum,
-}
+use crate::{Aggregate, Result};
 
 /// A GraphSAGE layer's widths and aggregate.
 #[derive(Debug, Clone)]
@@ -83,17 +71,9 @@ impl SageConv {
         let out = ops::linear(self.bias.val().unsqueeze(), own, self.weight_self.val());
         let commutes = self.aggregate != Aggregate::Max;
         if commutes && projects_first(block, self.weight_neigh.dims()) {
-            out + self.gather(block, x.matmul(self.weight_neigh.val()))
+            out + self.aggregate.gather(block, x.matmul(self.weight_neigh.val()))
         } else {
-            ops::linear(out, self.gather(block, x), self.weight_neigh.val())
-        }
-    }
-
-    fn gather(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        match self.aggregate {
-            Aggregate::Mean => ops::neighbor_mean(block, x),
-            Aggregate::Max => ops::neighbor_max(block, x),
-            Aggregate::Sum => ops::neighbor_sum(block, x),
+            ops::linear(out, self.aggregate.gather(block, x), self.weight_neigh.val())
         }
     }
 }

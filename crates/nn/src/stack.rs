@@ -3,8 +3,8 @@
 use burn::tensor::Tensor;
 use kiln_kernels::{DeviceBlock, ops};
 
-use crate::error::check_size;
-use crate::{Ctx, Error, Mode, Result};
+use crate::error::{check_dropout, check_size};
+use crate::{Ctx, Mode, Result};
 
 /// The widths of a stack.
 #[derive(Debug, Clone, Copy)]
@@ -43,11 +43,8 @@ pub(crate) struct Dropout {
 
 impl Dropout {
     pub(crate) fn new(input: f64, hidden: f64) -> Result<Self> {
-        for (name, dropout) in [("input_dropout", input), ("dropout", hidden)] {
-            if !(0.0..1.0).contains(&dropout) {
-                return Err(Error::Dropout { name, dropout });
-            }
-        }
+        check_dropout("input_dropout", input)?;
+        check_dropout("dropout", hidden)?;
         Ok(Self { input, hidden })
     }
 

@@ -1,6 +1,8 @@
 //! The graph convolution and its model.
 
 mod common;
+#[path = "common/glorot.rs"]
+mod glorot;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
@@ -10,7 +12,8 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{BlockModel, Ctx, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWise, Mode};
 use kiln_sample::RngKey;
 
-use common::{check_initial_range, ctx, parameters};
+use common::{ctx, parameters};
+use glorot::check_initial_range;
 
 /// A product and a sum of a few numbers of about 1, in two orders.
 const TOLERANCE: f32 = 1e-5;

@@ -1,6 +1,8 @@
 //! The GraphSAGE layer and model.
 
 mod common;
+#[path = "common/glorot.rs"]
+mod glorot;
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -10,7 +12,8 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Error, Mode, Sage, SageConfig, SageConvConfig};
 use kiln_sample::RngKey;
 
-use common::{check_initial_range, ctx, parameters};
+use common::{ctx, parameters};
+use glorot::check_initial_range;
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 

@@ -2,14 +2,15 @@ use kiln_dist::Communicator;
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::NodeId;
 
-use crate::node::predicted_class;
-use crate::{Confusion, Counts, Error, Forward, Metrics, NodeInput, Prediction, Result, roc_auc};
+use crate::classification::predicted_class;
+use crate::{Confusion, Counts, Error, Forward, Metrics, Prediction, Result, roc_auc};
 
 /// Nodes whose rows are held at once where only counts are asked for.
 const NODES_AT_ONCE: usize = 4096;
 
-/// The outputs of a node classifier for a list of nodes, with the nodes' classes: what predictions and
-/// metrics are made from. It holds every row of outputs, 4 bytes a class.
+/// The outputs of a classifier for a list of nodes, with the nodes' classes: what predictions and metrics
+/// are made from. Where graphs are classified, a graph's position in its set stands in the place of a node.
+/// It holds every row of outputs, 4 bytes a class.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
@@ -56,17 +57,21 @@ impl Evaluation {
         Ok(counts)
     }
 
-    /// Takes a batch of [`Trainer::evaluate`](crate::Trainer::evaluate), as its `visit`.
+    /// Takes a batch: its items, their classes and what the model made of them, as the `visit` of
+    /// [`Trainer::evaluate`](crate::Trainer::evaluate) is given them.
     ///
     /// # Panics
-    /// When the outputs have another number of classes than those before.
-    pub fn add(&mut self, input: &NodeInput, forward: &Forward) {
-        let [_, n_classes] = forward.outputs.dims();
+    /// When the numbers of items, labels and rows differ, or the outputs have another number of classes
+    /// than those before.
+    pub fn add(&mut self, items: &[NodeId], labels: &[i32], forward: &Forward) {
+        let [n_rows, n_classes] = forward.outputs.dims();
+        let (n_items, n_labels) = (items.len(), labels.len());
+        assert!(n_items == n_rows && n_labels == n_rows, "{n_items} items, {n_labels} labels, {n_rows} rows");
         let is_first = self.nodes.is_empty();
         assert!(is_first || n_classes == self.n_classes, "{n_classes} classes after {}", self.n_classes);
         self.n_classes = n_classes;
-        self.nodes.extend_from_slice(&input.seeds);
-        self.labels.extend_from_slice(&input.labels);
+        self.nodes.extend_from_slice(items);
+        self.labels.extend_from_slice(labels);
         self.outputs.extend(kiln_kernels::read_f32(forward.outputs.clone()));
     }
 
@@ -134,15 +139,19 @@ impl Evaluation {
         Ok(counts)
     }
 
-    /// What was said of each node, in the order in which they came.
+    /// What was said of each node, nodes ascending, so that the order does not depend on who evaluated
+    /// which: the order of `test_predictions.csv`. A node that came more than once stands there as often, in
+    /// the order in which it came.
     pub fn predictions(&self) -> Vec<Prediction> {
         let said = self.nodes.iter().zip(&self.labels).zip(self.rows());
-        said.map(|((&node, &label), row)| Prediction {
+        let prediction = |((&node, &label), row): ((&NodeId, &i32), &[f32])| Prediction {
             node,
             label: label as u32,
             predicted: predicted_class(row),
-        })
-        .collect()
+        };
+        let mut predictions: Vec<Prediction> = said.map(prediction).collect();
+        predictions.sort_by_key(|said| said.node);
+        predictions
     }
 
     /// Labels against predictions.

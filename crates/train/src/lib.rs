@@ -12,6 +12,7 @@
 //! ```
 
 mod checkpoint;
+mod classification;
 mod counts;
 mod curves;
 mod error;
@@ -33,6 +34,7 @@ mod task;
 mod trainer;
 mod weights;
 
+pub use classification::Prediction;
 pub use counts::{Counts, Weight};
 pub use error::Error;
 pub use evaluation::Evaluation;
@@ -41,8 +43,8 @@ pub use fit::{FitConfig, FitReport, Observer, TEST, VALIDATION, fit, test_best};
 pub use layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
 pub use memory::{MemoryUse, PeakMemory};
 pub use metrics::{Confusion, Metrics, roc_auc};
-pub use node::{NodeClassification, NodeInput, Prediction};
-pub use optimizer::{Optimizer, OptimizerConfig};
+pub use node::{NodeClassification, NodeInput};
+pub use optimizer::{Optimizer, OptimizerConfig, StepDecay};
 pub use report::{EpochReport, EpochSoFar, MeanStepTime, StepReport, Timings};
 pub use run::{Resumed, Run, RunIdentity};
 pub use summary::{Best, Summary};

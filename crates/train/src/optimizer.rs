@@ -11,22 +11,43 @@ pub enum Optimizer {
     AdamW,
 }
 
+/// A learning rate that falls in steps: after every so many epochs it is multiplied by a factor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepDecay {
+    /// Epochs from one step to the next, at least 1.
+    pub every_epochs: usize,
+    /// What the rate is then multiplied by, above 0 and at most 1.
+    pub factor: f64,
+}
+
 /// An update rule with its numbers; betas are 0.9 and 0.999 and epsilon is 1e-8, PyTorch's defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OptimizerConfig {
     /// Which update rule.
     pub kind: Optimizer,
-    /// Step size.
+    /// Step size, at the start where it decays.
     pub learning_rate: f64,
     /// Weight decay; 0 for none.
     pub weight_decay: f64,
+    /// How the learning rate falls; `None` where it stays.
+    pub decay: Option<StepDecay>,
 }
 
 impl OptimizerConfig {
     /// Adam, or AdamW where the weights decay.
     pub fn adam(learning_rate: f64, weight_decay: f64) -> Self {
         let kind = if weight_decay > 0.0 { Optimizer::AdamW } else { Optimizer::Adam };
-        Self { kind, learning_rate, weight_decay }
+        Self { kind, learning_rate, weight_decay, decay: None }
+    }
+
+    /// The learning rate in this epoch, counted from 0.
+    ///
+    /// # Panics
+    /// When the rate decays every 0 epochs, which [`OptimizerConfig::init`] refuses.
+    pub fn learning_rate_in(&self, epoch: usize) -> f64 {
+        let Some(StepDecay { every_epochs, factor }) = self.decay else { return self.learning_rate };
+        let n_steps = i32::try_from(epoch / every_epochs).unwrap_or(i32::MAX);
+        self.learning_rate * factor.powi(n_steps)
     }
 
     const EPSILON: f32 = 1e-8;
@@ -35,7 +56,7 @@ impl OptimizerConfig {
     ///
     /// # Errors
     /// [`Error::BadSetting`] for a learning rate that is not positive or a weight decay that is negative,
-    /// or either not finite.
+    /// or either not finite, and for a learning rate that decays every 0 epochs or does not fall.
     pub fn init(&self) -> Result<ModuleOptimizer> {
         let bad = |what, expected, got| Err(Error::BadSetting { what, expected, got });
         if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
@@ -43,6 +64,14 @@ impl OptimizerConfig {
         }
         if !(self.weight_decay.is_finite() && self.weight_decay >= 0.0) {
             return bad("the weight decay", "zero or a positive number", self.weight_decay);
+        }
+        if let Some(StepDecay { every_epochs, factor }) = self.decay {
+            if every_epochs == 0 {
+                return bad("the learning rate's decay", "a step every 1 or more epochs", 0.0);
+            }
+            if !(0.0 < factor && factor <= 1.0) {
+                return bad("the learning rate's decay factor", "above 0 and at most 1", factor);
+            }
         }
         let decay = self.weight_decay as f32;
         Ok(match self.kind {

@@ -131,7 +131,7 @@ impl<T: Task> Trainer<T> {
         let gradients = self.average(gradients, Weight { own: own.weight, all: counts.weight })?;
         let synced = Instant::now();
         so_far.timings.sync += synced - learned;
-        let learning_rate = self.optimizer.config.learning_rate;
+        let learning_rate = self.optimizer.config.learning_rate_in(so_far.epoch);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         so_far.timings.update += synced.elapsed();
         so_far.memory.look();

@@ -81,7 +81,7 @@ fn run(trainer: &mut SageTrainer, folder: &Path) -> Run {
 
 fn judge(trainer: &mut SageTrainer, loader: &NodeLoader) -> kiln_train::Result<Evaluation> {
     let mut said = Evaluation::default();
-    trainer.evaluate(loader.epoch(TEST), |input, forward| said.add(input, forward))?;
+    trainer.evaluate(loader.epoch(TEST), |input, forward| said.add(&input.seeds, &input.labels, forward))?;
     Ok(said)
 }
 

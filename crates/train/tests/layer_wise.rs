@@ -19,7 +19,7 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetc
 use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
 use kiln_sample::{BlockSampler, Fanout, FullNeighbors, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_train::{
-    Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, OptimizerConfig,
+    Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, NodeInput, OptimizerConfig,
     Spill, TEST, Trainer,
 };
 
@@ -155,7 +155,7 @@ fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
     let items = ItemSampler::new(&nodes[..], items).unwrap();
     let loader = Loader::new(items, fetch, LoaderConfig::default()).unwrap();
     let mut sampled = Evaluation::default();
-    let visit = |input: &_, forward: &_| sampled.add(input, forward);
+    let visit = |input: &NodeInput, forward: &_| sampled.add(&input.seeds, &input.labels, forward);
     let expected = trainer.evaluate(loader.epoch(TEST), visit).unwrap();
 
     let inference = exact(&data, LayerWiseConfig::default());

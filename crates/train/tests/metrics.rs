@@ -3,9 +3,10 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
+use burn::tensor::{Device, Tensor};
 use kiln_feature::{Dense, Labels};
 use kiln_graph::NodeId;
-use kiln_train::{Confusion, Evaluation, Metrics, Prediction, roc_auc};
+use kiln_train::{Confusion, Evaluation, Forward, Metrics, Prediction, roc_auc};
 
 /// A few additions and divisions of numbers of about 1 in f64.
 const TOLERANCE: f64 = 1e-12;
@@ -127,6 +128,34 @@ fn two_classes_are_scored_by_the_second() {
     // 0.9 and 0.3 against 0.6 and 0.8.
     close(evaluation(&said, &[0, 0, 0, 1]).roc_auc(), 2.0 / 3.0);
     close(evaluation(&said, &[1, 0, 1, 0]).roc_auc(), 0.5);
+}
+
+#[test]
+fn predictions_ascend_however_they_came() {
+    let mut said = Evaluation::default();
+    let device = Device::flex();
+    // Node 4 came twice, first as class 0 and then as class 1.
+    for (items, labels, rows) in
+        [([7, 4], [0, 1], [[2.0, 1.0], [3.0, 1.0]]), ([4, 2], [1, 0], [[0.0, 1.0]; 2])]
+    {
+        let outputs = Tensor::from_data(rows, &device);
+        let forward = Forward { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
+        said.add(&items.map(NodeId), &labels, &forward);
+    }
+    let expected = [(2, 0, 1), (4, 1, 0), (4, 1, 1), (7, 0, 0)];
+    let expected =
+        expected.map(|(node, label, predicted)| Prediction { node: NodeId(node), label, predicted });
+    assert_eq!(said.predictions(), expected);
+    assert_eq!(said.counts().unwrap().hits, 2);
+}
+
+#[test]
+#[should_panic(expected = "1 items, 2 labels, 2 rows")]
+fn a_batch_of_unequal_lengths_is_refused() {
+    let device = Device::flex();
+    let outputs = Tensor::zeros([2, 3], &device);
+    let forward = Forward { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
+    Evaluation::default().add(&[NodeId(1)], &[0, 0], &forward);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn train(
         let weights = weights_to_bytes(trainer.model())?;
         let said = test_best(trainer, &run, |trainer| {
             let mut said = Evaluation::default();
-            trainer.evaluate(test.epoch(TEST), |input, forward| said.add(input, forward))?;
+            trainer.evaluate(test.epoch(TEST), |input, forward| said.add(&input.seeds, &input.labels, forward))?;
             Ok(said)
         })?;
         let resumed = run.resumed();

@@ -80,7 +80,7 @@ fn points(n: usize) -> Vec<Point> {
 }
 
 fn adam(learning_rate: f64) -> OptimizerConfig {
-    OptimizerConfig { kind: Optimizer::Adam, learning_rate, weight_decay: 0.0 }
+    OptimizerConfig::adam(learning_rate, 0.0)
 }
 
 fn trainer(comm: Box<dyn Communicator>) -> Trainer<Plane> {
@@ -272,8 +272,12 @@ fn the_loaders_errors_arrive() {
 
 #[test]
 fn numbers_that_no_optimizer_can_use_are_refused() {
-    let config =
-        |learning_rate, weight_decay| OptimizerConfig { kind: Optimizer::AdamW, learning_rate, weight_decay };
+    let config = |learning_rate, weight_decay| OptimizerConfig {
+        kind: Optimizer::AdamW,
+        learning_rate,
+        weight_decay,
+        decay: None,
+    };
     for bad in [config(0.0, 0.0), config(-1.0, 0.0), config(f64::NAN, 0.0), config(0.1, -0.1)] {
         assert!(matches!(bad.init(), Err(Error::BadSetting { .. })), "{bad:?}");
     }
@@ -285,7 +289,7 @@ fn numbers_that_no_optimizer_can_use_are_refused() {
 #[test]
 fn weight_decay_is_the_optimizers_own() {
     let step = |kind| {
-        let config = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5 };
+        let config = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
         let model = Linear::new([2.0, -1.0]);
         let mut trainer = Trainer::new(Plane, model, &config, Box::new(Solo), Device::flex()).unwrap();
         trainer.epoch(0, [Ok(points(8))], |_| ()).unwrap();

@@ -5,9 +5,9 @@ use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
 use kiln_sample::{Domain, RngKey};
 
-use crate::DeviceBlock;
 use crate::ops::Keep;
 use crate::reference;
+use crate::{DeviceBlock, DeviceSegments};
 
 /// The reference of [`crate::ops::neighbor_sum`].
 pub fn neighbor_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
@@ -29,6 +29,21 @@ pub fn neighbor_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 /// The reference of [`crate::ops::neighbor_max`].
 pub fn neighbor_max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(reference::neighbor_max::<Dispatch>(&block.adjacency(), x.into_dispatch()))
+}
+
+/// The reference of [`crate::ops::segment_sum`].
+pub fn segment_sum(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(reference::neighbor_sum::<Dispatch>(&segments.adjacency(), x.into_dispatch()))
+}
+
+/// The reference of [`crate::ops::segment_mean`].
+pub fn segment_mean(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(reference::neighbor_mean::<Dispatch>(&segments.adjacency(), x.into_dispatch()))
+}
+
+/// The reference of [`crate::ops::segment_max`].
+pub fn segment_max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(reference::neighbor_max::<Dispatch>(&segments.adjacency(), x.into_dispatch()))
 }
 
 /// The reference of [`crate::ops::dst_rows`].

@@ -1,0 +1,137 @@
+use burn::backend::Dispatch;
+use burn::tensor::{DType, Device, Int, Tensor};
+use kiln_graph::{Block, NodeId};
+
+use crate::DeviceBlock;
+use crate::block::{Adjacency, check_limit, upload, upload_u32};
+
+/// Rows cut into consecutive segments, on a device: the nodes of many graphs, graph after graph.
+///
+/// To the ops a segmentation is one more adjacency: a segment is a destination whose edges are its rows, in
+/// their order, and every row is a source with one edge.
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `offsets` | i32 | `n_segments + 1` | segment; its rows are `offsets[s]..offsets[s + 1]` |
+/// | `numbers` | i32 | `n_rows + 1` | row; its own number |
+/// | `segments` | i32 | `n_rows` | row; the segment that it belongs to |
+///
+/// A clone shares the device's memory.
+#[derive(Debug, Clone)]
+pub struct DeviceSegments {
+    n_rows: usize,
+    n_segments: usize,
+    offsets: Tensor<1, Int>,
+    numbers: Tensor<1, Int>,
+    segments: Tensor<1, Int>,
+}
+
+impl DeviceSegments {
+    /// Copies a segmentation to a device: the rows of segment `s` are `offsets[s]..offsets[s + 1]`, none
+    /// where the two are equal.
+    ///
+    /// # Panics
+    /// When there are no offsets, they do not start at 0, or they fall, or there are 2^31 rows or more:
+    /// split the batch.
+    pub fn upload(offsets: &[u32], device: &Device) -> Self {
+        assert!(!offsets.is_empty(), "no offsets, expected n_segments + 1");
+        assert_eq!(offsets[0], 0, "the offsets start at {}, expected 0", offsets[0]);
+        if let Some(at) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
+            panic!("the offsets fall from {} to {} at segment {at}", offsets[at], offsets[at + 1]);
+        }
+        let n_segments = offsets.len() - 1;
+        let n_rows = offsets[n_segments];
+        check_limit(n_rows as usize, "rows");
+        let mut segments = Vec::with_capacity(n_rows as usize);
+        for (segment, rows) in offsets.windows(2).enumerate() {
+            segments.resize(rows[1] as usize, segment as u32);
+        }
+        // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
+        let device = &device.clone().inner();
+        Self {
+            n_rows: n_rows as usize,
+            n_segments,
+            offsets: upload_u32(offsets.to_vec(), device),
+            numbers: upload_u32((0..=n_rows).collect(), device),
+            segments: upload_u32(segments, device),
+        }
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of segments.
+    pub fn n_segments(&self) -> usize {
+        self.n_segments
+    }
+
+    pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
+        let rows = self.numbers.clone().slice(0..self.n_rows).into_dispatch();
+        Adjacency {
+            indptr: self.offsets.clone().into_dispatch(),
+            indices: rows.clone(),
+            out_indptr: self.numbers.clone().into_dispatch(),
+            out_dsts: self.segments.clone().into_dispatch(),
+            out_edges: rows,
+            n_src: self.n_rows,
+            n_dst: self.n_segments,
+            n_edges: self.n_rows,
+        }
+    }
+}
+
+/// Many graphs as one block-diagonal block, on a device: the edges, which nodes belong to which graph, and
+/// which graphs they are.
+///
+/// A clone shares the device's memory.
+#[derive(Debug, Clone)]
+pub struct DeviceGraphs {
+    block: DeviceBlock,
+    segments: DeviceSegments,
+    items: Tensor<1, Int>,
+}
+
+impl DeviceGraphs {
+    /// Copies graphs to a device. The block's sources are its destinations: the nodes of all graphs, graph
+    /// after graph, those of graph `g` being `node_offsets[g]..node_offsets[g + 1]`. `items` are the graphs'
+    /// own numbers, which do not depend on the batch.
+    ///
+    /// # Panics
+    /// When the block has a source that is no destination, the offsets do not end at its number of nodes,
+    /// or the numbers of items and graphs differ; and as [`DeviceBlock::upload`] and
+    /// [`DeviceSegments::upload`]. That edges stay within their graphs is not checked.
+    pub fn upload(block: &Block, node_offsets: &[u32], items: &[NodeId], device: &Device) -> Self {
+        let (n_src, n_dst) = (block.n_src(), block.n_dst());
+        assert_eq!(n_src, n_dst, "{n_src} sources for {n_dst} destinations, expected the same nodes");
+        let segments = DeviceSegments::upload(node_offsets, device);
+        let n_rows = segments.n_rows();
+        assert_eq!(n_rows, n_src, "the node offsets end at {n_rows}, but the block has {n_src} nodes");
+        let (n_items, n_graphs) = (items.len(), segments.n_segments());
+        assert_eq!(n_items, n_graphs, "{n_items} items for {n_graphs} graphs");
+        let items: Vec<u32> = items.iter().map(|item| item.0).collect();
+        let items = upload(items, DType::U32, &device.clone().inner());
+        Self { block: DeviceBlock::upload(block, device), segments, items }
+    }
+
+    /// The edges.
+    pub fn block(&self) -> &DeviceBlock {
+        &self.block
+    }
+
+    /// Which nodes belong to which graph: a segment is a graph.
+    pub fn segments(&self) -> &DeviceSegments {
+        &self.segments
+    }
+
+    /// The graphs' own numbers, `[n_graphs]`, as u32: what dropout masks of pooled rows are keyed by.
+    pub fn items(&self) -> &Tensor<1, Int> {
+        &self.items
+    }
+
+    /// Number of graphs.
+    pub fn n_graphs(&self) -> usize {
+        self.segments.n_segments()
+    }
+}

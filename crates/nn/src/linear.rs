@@ -1,0 +1,42 @@
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::ops;
+use kiln_sample::RngKey;
+
+use crate::Result;
+use crate::error::check_weight;
+use crate::init::uniform;
+
+/// A dense layer: `x W + b`.
+#[derive(Module, Debug)]
+pub struct Linear {
+    /// What rows are multiplied by, `[d_in, d_out]`.
+    pub weight: Param<Tensor<2>>,
+    /// What is added, `[d_out]`.
+    pub bias: Param<Tensor<1>>,
+}
+
+impl Linear {
+    /// Layer `i` of those that share a key: weight and bias are parameters `2 i` and `2 i + 1` of the key,
+    /// both uniform in `[-b, b)` with `b = 1 / sqrt(d_in)`, as in PyTorch's `Linear`.
+    pub(crate) fn init(key: RngKey, i: usize, [d_in, d_out]: [usize; 2], device: &Device) -> Result<Self> {
+        check_weight(d_in, d_out)?;
+        let bound = 1.0 / (d_in as f64).sqrt();
+        let parameter = 2 * i as u64;
+        Ok(Self {
+            weight: uniform(key, parameter, [d_in, d_out], bound, device),
+            bias: uniform(key, parameter + 1, [d_out], bound, device),
+        })
+    }
+
+    /// Runs the layer.
+    ///
+    /// # Shapes
+    /// `x` is `[n, d_in]`, the result `[n, d_out]`.
+    ///
+    /// # Panics
+    /// When `x` has another width.
+    pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
+        ops::linear(self.bias.val().unsqueeze(), x, self.weight.val())
+    }
+}

@@ -1,0 +1,44 @@
+use burn::nn::{BatchNorm, BatchNormConfig};
+use burn::tensor::{Device, Tensor, module};
+
+use crate::{Ctx, Mode};
+
+/// What brings the columns of hidden rows to one scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Norm {
+    /// Nothing.
+    None,
+    /// Batch normalisation (Ioffe and Szegedy 2015), Burn's: over all rows of the batch, with the running
+    /// statistics of momentum 0.1 for prediction. Their variance is the biased one; PyTorch's divides by
+    /// the number of rows less 1.
+    Batch,
+}
+
+impl Norm {
+    /// The normalisation of rows of this width, if there is any.
+    pub(crate) fn init(self, width: usize, device: &Device) -> Option<BatchNorm> {
+        match self {
+            Self::None => None,
+            Self::Batch => Some(BatchNormConfig::new(width).init(device)),
+        }
+    }
+}
+
+/// Normalises rows: in training by their own mean and variance, which also move the running ones, in
+/// prediction by the running ones. No rows have no statistics, and change none.
+///
+/// Burn tells the two apart by whether the device tracks gradients; here the mode decides, so that a
+/// prediction on a model that is being trained changes nothing. In training on a device without gradients
+/// the running statistics are used.
+pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    let [n_rows, _] = x.dims();
+    match ctx.mode {
+        _ if n_rows == 0 => x,
+        Mode::Train => norm.forward(x),
+        Mode::Eval => {
+            // Only the synced value has the last training step in it.
+            let (mean, variance) = (norm.running_mean.value_sync(), norm.running_var.value_sync());
+            module::batch_norm(x, norm.gamma.val(), norm.beta.val(), mean, variance, norm.epsilon)
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Weights files of models that are normalised by batches: what training moved is in them, and only there.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::testing::ramp;
+use kiln_nn::{Ctx, Epsilon, Mlp, MlpConfig, Mode, Norm, RowModel};
+use kiln_sample::RngKey;
+use kiln_train::{load_weights, weights_to_bytes};
+
+fn model(seed: u64, device: &Device) -> Mlp {
+    let config = MlpConfig { d_in: 3, hidden: 4, d_out: 2, n_layers: 2, norm: Norm::Batch };
+    config.init(RngKey::new(seed), device).unwrap()
+}
+
+/// A pass in which the running statistics move.
+fn train(model: &Mlp, scale: f64) {
+    let device = Device::flex().autodiff();
+    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Train };
+    model.forward(ramp::<2>([20, 3], &device) * scale, &ctx);
+}
+
+fn predict(model: &Mlp) -> Vec<f32> {
+    let device = Device::flex();
+    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+    kiln_kernels::read_f32(model.valid().forward(ramp([5, 3], &device), &ctx))
+}
+
+fn trained() -> Mlp {
+    let model = model(1, &Device::flex().autodiff());
+    train(&model, 1.0);
+    train(&model, 3.0);
+    model
+}
+
+#[test]
+fn the_bytes_have_the_last_step_in_them() {
+    // Taken before anything asked for the statistics, and after.
+    let bytes = weights_to_bytes(&trained()).unwrap();
+    let seen = trained();
+    seen.norms[0].running_mean.value_sync();
+    seen.norms[0].running_var.value_sync();
+    assert_eq!(bytes, weights_to_bytes(&seen).unwrap());
+    assert_eq!(bytes, weights_to_bytes(&seen.valid()).unwrap());
+    assert_ne!(bytes, weights_to_bytes(&model(1, &Device::flex().autodiff())).unwrap());
+}
+
+#[test]
+fn what_is_loaded_predicts_the_same_on_every_device() {
+    let trained = trained();
+    let bytes = weights_to_bytes(&trained).unwrap();
+    for device in [Device::flex(), Device::flex().autodiff()] {
+        let mut loaded = model(2, &device);
+        assert_ne!(predict(&loaded), predict(&trained));
+        load_weights(&mut loaded, bytes.clone()).unwrap();
+        assert_eq!(predict(&loaded), predict(&trained));
+        assert_eq!(weights_to_bytes(&loaded).unwrap(), bytes);
+        let weight = loaded.linears[0].weight.val();
+        assert_eq!(
+            (weight.device().is_autodiff(), weight.is_require_grad()),
+            (device.is_autodiff(), device.is_autodiff())
+        );
+    }
+}
+
+#[test]
+fn an_update_that_was_held_back_does_not_overwrite_what_is_loaded() {
+    let bytes = weights_to_bytes(&trained()).unwrap();
+    let mut other = model(2, &Device::flex().autodiff());
+    train(&other, 5.0);
+    load_weights(&mut other, bytes).unwrap();
+    assert_eq!(predict(&other), predict(&trained()));
+    // A step on the loaded model is a step on the model that was saved.
+    let one = trained();
+    train(&one, 2.0);
+    train(&other, 2.0);
+    assert_eq!(weights_to_bytes(&other).unwrap(), weights_to_bytes(&one).unwrap());
+}
+
+#[test]
+fn a_clone_keeps_its_statistics_when_others_are_loaded_into_the_model() {
+    let bytes = weights_to_bytes(&trained()).unwrap();
+    let kept = model(2, &Device::flex().autodiff());
+    train(&kept, 5.0);
+    let before = weights_to_bytes(&kept).unwrap();
+    let mut other = kept.clone();
+    load_weights(&mut other, bytes.clone()).unwrap();
+    assert_eq!(weights_to_bytes(&kept).unwrap(), before);
+    assert_eq!(weights_to_bytes(&other).unwrap(), bytes);
+}
+
+#[test]
+fn weights_that_do_not_fit_change_nothing() {
+    let device = Device::flex().autodiff();
+    let wide = MlpConfig { d_in: 3, hidden: 4, d_out: 5, n_layers: 2, norm: Norm::Batch };
+    let wide = wide.init(RngKey::new(3), &device).unwrap();
+    train(&wide, 7.0);
+    let mut model = trained();
+    let before = weights_to_bytes(&model).unwrap();
+    load_weights(&mut model, weights_to_bytes(&wide).unwrap()).unwrap_err();
+    assert_eq!(weights_to_bytes(&model).unwrap(), before);
+}
+
+/// A parameter that does not learn is saved, and stays so.
+#[test]
+fn a_fixed_epsilon_survives() {
+    let device = Device::flex().autodiff();
+    let config = kiln_nn::GinConfig { epsilon: Epsilon::Fixed(0.5), ..kiln_nn::GinConfig::paper(3, 4, 2) };
+    let gin = config.init(RngKey::new(1), &device).unwrap();
+    let zero = kiln_nn::GinConfig { epsilon: Epsilon::Fixed(0.0), ..config };
+    let mut loaded = zero.init(RngKey::new(2), &device).unwrap();
+    load_weights(&mut loaded, weights_to_bytes(&gin).unwrap()).unwrap();
+    let epsilon: Tensor<1> = loaded.layers[3].conv.epsilon.val();
+    assert!(!epsilon.is_require_grad());
+    assert_eq!(kiln_kernels::read_f32(epsilon), [0.5]);
+}
