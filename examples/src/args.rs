@@ -12,7 +12,7 @@ use kiln_graph::Csc;
 use kiln_nn::{Aggregate, GcnConfig, SageConfig};
 use kiln_sample::Fanout;
 use kiln_train::{
-    FitConfig, LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill,
+    FitConfig, LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill, StepDecay,
 };
 
 use crate::{flags, say};
@@ -253,6 +253,12 @@ pub struct FitArgs {
     /// Step size of the optimizer.
     #[arg(long, value_parser = flags::positive, default_value = "0.003")]
     lr: f64,
+    /// Epochs after which the step size is multiplied by --lr-decay, over and over; never, if not given.
+    #[arg(long, value_parser = flags::size)]
+    lr_decay_every: Option<usize>,
+    /// What the step size is multiplied by.
+    #[arg(long, value_parser = flags::share, default_value = "0.5")]
+    lr_decay: f64,
     /// Update rule.
     #[arg(long, value_enum, default_value = "adam")]
     optimizer: Rule,
@@ -277,6 +283,7 @@ impl FitArgs {
             Rule::Adam => Optimizer::Adam,
             Rule::Adamw => Optimizer::AdamW,
         };
-        OptimizerConfig { kind, learning_rate: self.lr, weight_decay: self.weight_decay, decay: None }
+        let decay = self.lr_decay_every.map(|every_epochs| StepDecay { every_epochs, factor: self.lr_decay });
+        OptimizerConfig { kind, learning_rate: self.lr, weight_decay: self.weight_decay, decay }
     }
 }

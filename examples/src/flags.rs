@@ -6,6 +6,7 @@ use burn::tensor::Device;
 use kiln_sample::Fanout;
 
 use crate::args::DataSource;
+use crate::graphs::GraphSource;
 
 /// Reads where a data set comes from.
 ///
@@ -25,6 +26,19 @@ pub fn data(text: &str) -> Result<DataSource, String> {
     match path.exists() {
         true => Ok(DataSource::Path(path)),
         false => Err("expected debian-packages, sbm, fake:NODES or a path that exists".into()),
+    }
+}
+
+/// Reads where a set of graphs comes from.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn graphs(text: &str) -> Result<GraphSource, String> {
+    let path = PathBuf::from(text);
+    match text {
+        "mutag" => Ok(GraphSource::Mutag),
+        _ if path.exists() => Ok(GraphSource::Path(path)),
+        _ => Err("expected mutag or a path that exists".into()),
     }
 }
 
@@ -77,6 +91,14 @@ pub fn layers(text: &str) -> Result<usize, String> {
     whole(text, 1, 1000)
 }
 
+/// Reads a number of layers, the input counted as one.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn gin_layers(text: &str) -> Result<usize, String> {
+    whole(text, 2, 1000)
+}
+
 /// Reads a width, a batch size or a number of epochs.
 ///
 /// # Errors
@@ -106,6 +128,14 @@ pub fn rate(text: &str) -> Result<f64, String> {
 /// A message that says what is expected.
 pub fn positive(text: &str) -> Result<f64, String> {
     number(text, |value| value > 0.0, "expected a number above 0")
+}
+
+/// Reads a number above 0 and up to 1.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn share(text: &str) -> Result<f64, String> {
+    number(text, |value| 0.0 < value && value <= 1.0, "expected a number above 0 and up to 1")
 }
 
 /// Reads a number that is not below zero.

@@ -1,7 +1,8 @@
-//! What the example binaries share: their flags, training on nodes, judging node classifiers, showing progress.
+//! What the example binaries share: their flags, what trains on nodes, sets of graphs, showing progress.
 
 pub mod args;
 pub mod flags;
+pub mod graphs;
 mod judge;
 mod nodes;
 mod progress;

@@ -1,0 +1,115 @@
+//! Judges a graph isomorphism network by cross-validation, as the GIN paper does, and as it should be.
+//!
+//! The paper trains on all folds but one, records the accuracy on that one after each epoch, and reports the
+//! epoch whose mean over the folds is largest: the epoch is chosen on what is reported. The honest figure
+//! beside it holds out one more fold, chooses the epoch on that, and reports the other.
+//!
+//! ```text
+//! cargo run --release --bin cross_validation -- --ranks 2 --model gin
+//! ```
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use kiln_data::Split;
+use kiln_dist::{Communicator, Solo};
+use kiln_examples::args::{self, FitArgs};
+use kiln_examples::graphs::{GinArgs, GraphArgs, Graphs};
+use kiln_examples::run::RunArgs;
+use kiln_examples::say;
+use kiln_graph::NodeId;
+use kiln_loader::Pass;
+use kiln_nn::Gin;
+use kiln_sample::RngKey;
+use kiln_train::{GraphClassification, TEST, Trainer, VALIDATION};
+
+/// Cross-validates a network on many small graphs. Ranks take folds of their own.
+#[derive(Debug, Parser)]
+#[command(mut_arg("epochs", |flag| flag.default_value("350")))]
+#[command(mut_arg("lr", |flag| flag.default_value("0.01")))]
+#[command(mut_arg("lr_decay_every", |flag| flag.default_value("50")))]
+#[command(mut_arg("batch_size", |flag| flag.default_value("32")))]
+#[command(mut_arg("model", |flag| flag.default_value("gin")))]
+struct Args {
+    #[command(flatten)]
+    data: GraphArgs,
+    #[command(flatten)]
+    model: GinArgs,
+    #[command(flatten)]
+    fit: FitArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    /// Parts that the graphs are dealt into, each class evenly.
+    #[arg(long, default_value = "10")]
+    folds: usize,
+}
+
+/// Accuracies after each epoch.
+struct Curves {
+    /// On the fold left out, having trained on all others.
+    paper: Vec<f64>,
+    /// On the fold left out, in the epoch that was best on the one after it, having trained on the rest.
+    honest: f64,
+}
+
+fn main() -> anyhow::Result<()> {
+    kiln_kernels::keep_freed_memory();
+    let (args, _) = args::parse::<Args>();
+    ensure!(args.folds > 2, "--folds {}: expected at least 3", args.folds);
+    let graphs = args.data.open()?;
+    let folds = Split::folds(graphs.set.labels(), args.folds, args.run.seed)?;
+    let of_ranks = args.run.ranks().run(|comm| Ok(rank(&args, &graphs, &folds, &*comm)?))?;
+
+    let curves: Vec<Curves> = of_ranks.into_iter().flatten().collect();
+    let mean = |epoch: usize| curves.iter().map(|fold| fold.paper[epoch]).sum::<f64>() / args.folds as f64;
+    let best = (0..args.fit.epochs).max_by(|&one, &other| mean(one).total_cmp(&mean(other)));
+    let best = best.context("no epochs")?;
+    let [paper, honest] = [curves.iter().map(|fold| fold.paper[best]).collect::<Vec<_>>(), curves.iter().map(|fold| fold.honest).collect()];
+    say(format_args!("paper's protocol  {} in epoch {}", mean_and_deviation(&paper), best + 1));
+    say(format_args!("inner validation  {}", mean_and_deviation(&honest)));
+    Ok(())
+}
+
+/// The folds of one rank.
+fn rank(args: &Args, graphs: &Graphs, folds: &[Vec<NodeId>], comm: &dyn Communicator) -> anyhow::Result<Vec<Curves>> {
+    let topology = comm.topology();
+    let own = (0..folds.len()).filter(|fold| fold % topology.world_size == topology.rank);
+    own.map(|fold| {
+        let inner = (fold + 1) % folds.len();
+        let paper = train(args, graphs, folds, &[fold])?.remove(0);
+        let both = train(args, graphs, folds, &[fold, inner])?;
+        // The first of those that tie.
+        let best = (0..args.fit.epochs).rev().max_by(|&one, &other| both[1][one].total_cmp(&both[1][other]));
+        let honest = both[0][best.context("no epochs")?];
+        let best_epoch = paper.iter().copied().fold(0.0, f64::max);
+        say(format_args!("fold {:2}  best epoch {best_epoch:.4}  with inner validation {honest:.4}", fold + 1));
+        Ok(Curves { paper, honest })
+    }).collect()
+}
+
+/// Trains on all folds but those left out; the accuracies on each of these after each epoch.
+fn train(args: &Args, graphs: &Graphs, folds: &[Vec<NodeId>], left_out: &[usize]) -> anyhow::Result<Vec<Vec<f64>>> {
+    let comm = Box::new(Solo);
+    let (items, ahead, device) = (args.run.items(comm.topology()), args.run.loader(), args.run.device.clone());
+    let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
+    let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
+    let train = graphs.loader(&rest, items, ahead)?;
+    let judges = left_out.iter().map(|&fold| graphs.loader(&folds[fold], items, ahead));
+    let judges = judges.collect::<kiln_loader::Result<Vec<_>>>()?;
+    let model = args.model.config(graphs).init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
+    let task = GraphClassification::<Gin>::new();
+    let mut trainer = Trainer::new(task, model, &args.fit.optimizer(), comm, device)?;
+    let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
+    for epoch in 0..args.fit.epochs {
+        trainer.epoch(epoch, train.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;
+        for ((judge, curve), pass) in judges.iter().zip(&mut curves).zip([TEST, VALIDATION]) {
+            curve.push(trainer.evaluate(judge.epoch(pass), |_, _| ())?.accuracy());
+        }
+    }
+    Ok(curves)
+}
+
+fn mean_and_deviation(values: &[f64]) -> String {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
+    format!("{mean:.4} +- {:.4}", variance.sqrt())
+}
