@@ -10,7 +10,7 @@ use crate::{EdgeId, LocalId, NodeId};
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
-/// | `srcs` | [`NodeId`] | `n_src` | [`LocalId`]; distinct, destinations first |
+/// | `srcs` | [`NodeId`] | `n_src` | [`LocalId`]; destinations first; distinct where a sampler made the block |
 /// | `indptr` | `u32` | `n_dst + 1` | destination |
 /// | `indices` | [`LocalId`] | `n_edges` | position of the edge in the block; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge, ascending for each destination |

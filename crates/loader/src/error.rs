@@ -1,3 +1,7 @@
+use std::path::PathBuf;
+
+use kiln_graph::NodeId;
+
 /// What can be wrong with a loader's settings, and how an epoch can end early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,6 +25,11 @@ pub enum Error {
         /// The largest number taken.
         max: usize,
     },
+    /// Edge weights were asked for of a graph without weights.
+    #[error(
+        "the batches were to carry edge weights, but the graph has none: give them to CscBuilder::weights"
+    )]
+    NoWeights,
     /// The system refused to start a worker thread.
     #[error("worker thread {worker} could not be started: {source}")]
     Spawn {
@@ -58,6 +67,70 @@ pub enum FetchError {
     /// Features or labels could not be gathered.
     #[error(transparent)]
     Feature(#[from] kiln_feature::Error),
+    /// An item is no graph of the set.
+    #[error("item {} at position {position} is no graph: there are {n_graphs} (ids 0 to n_graphs - 1)", graph.0)]
+    GraphOutOfRange {
+        /// The id that is too large.
+        graph: NodeId,
+        /// Its position in the batch.
+        position: usize,
+        /// How many graphs there are.
+        n_graphs: usize,
+    },
+    /// The node offsets of a set of graphs are damaged.
+    #[error("{}the nodes of graph {} would be {start} to {end} of {n_nodes}: the set is damaged, make it again", prefix(file), graph.0)]
+    BadNodeRange {
+        /// The graph.
+        graph: NodeId,
+        /// Where its nodes would start.
+        start: u32,
+        /// Where they would end.
+        end: u32,
+        /// How many nodes all graphs have.
+        n_nodes: usize,
+        /// The file that the offsets are mapped from, where they are.
+        file: Option<PathBuf>,
+    },
+    /// An edge of a set of graphs comes from another graph than its own.
+    #[error("{}edge {edge} comes from node {}, but ends in graph {}, whose nodes are {start} to {end} - 1: the set is damaged, make it again", prefix(file), node.0, graph.0)]
+    EdgeLeavesGraph {
+        /// The edge's position in the `indices` of all graphs.
+        edge: u64,
+        /// Its source.
+        node: NodeId,
+        /// The graph of its destination.
+        graph: NodeId,
+        /// The graph's first node.
+        start: u32,
+        /// One past the graph's last node.
+        end: u32,
+        /// The file that the edges are mapped from, where they are.
+        file: Option<PathBuf>,
+    },
+    /// A graph without a class was drawn.
+    #[error("graph {} has no label: leave it out of the split", graph.0)]
+    UnlabelledGraph {
+        /// The graph.
+        graph: NodeId,
+    },
+    /// A graph's label is no class.
+    #[error("graph {} has label {label}, but there are {n_classes} classes (0 to n_classes - 1)", graph.0)]
+    GraphLabelOutOfRange {
+        /// The graph.
+        graph: NodeId,
+        /// Its label.
+        label: i32,
+        /// How many classes there are.
+        n_classes: usize,
+    },
+    /// The graphs of a batch have more nodes or edges than 32 bits count.
+    #[error("the graphs of the batch have {n} {what}, at most {} fit a block: use smaller batches", u32::MAX)]
+    BatchTooLarge {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there are.
+        n: u64,
+    },
     /// Something that only this kind of batch knows.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
@@ -68,4 +141,9 @@ impl FetchError {
     pub fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(source.into())
     }
+}
+
+/// How a message about a file starts.
+fn prefix(file: &Option<PathBuf>) -> String {
+    file.as_ref().map_or(String::new(), |file| format!("{}: ", file.display()))
 }

@@ -1,8 +1,8 @@
 //! Order and overlap: which seeds make up a batch, and worker threads that make batches ahead of use.
 //!
 //! [`ItemSampler`] turns a list of items into shuffled, sharded batches of seeds; a [`Fetch`] makes a
-//! batch of seeds into whatever a task needs ([`NodeFetch`]: blocks, features and labels); the [`Loader`]
-//! runs it in threads and hands the batches out in order. This crate knows no tensor, no model and no
+//! batch of seeds into whatever a task needs ([`NodeFetch`]: blocks, features and labels; [`GraphFetch`]:
+//! many small graphs as one); the [`Loader`] runs it in threads and hands the batches out in order. This crate knows no tensor, no model and no
 //! other rank but by number. It alone starts threads for data, and it draws no random number but for the
 //! order of items.
 //!
@@ -32,6 +32,7 @@
 
 mod error;
 mod fetch;
+mod graph;
 mod item;
 mod loader;
 mod queue;
@@ -39,9 +40,10 @@ mod time;
 
 pub use error::{Error, FetchError};
 pub use fetch::{Fetch, MiniBatch, NodeFetch};
+pub use graph::{GraphBatch, GraphFetch};
 pub use item::{ItemOrder, ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard};
 pub use loader::{Batches, Loader, LoaderConfig};
 pub use time::StageTimes;
 
 /// The result of this crate's fallible functions.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,255 @@
+//! Batches of whole graphs: exact arrays, the same batches for any number of workers, typed faults.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::sync::Arc;
+
+use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_graph::{Buf, Csc, CscBuilder, EdgeId, LocalId, Mapping, NodeId};
+use kiln_loader::{
+    Error, Fetch, FetchError, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
+    Pass, SeedBatch, StageTimes,
+};
+use kiln_sample::{RngKey, Seeds};
+use proptest::prelude::*;
+
+const TRAIN: Pass = Pass::Train { epoch: 0 };
+/// Graph 1 has no nodes, graph 2 no edges.
+const OFFSETS: [u32; 5] = [0, 3, 3, 5, 8];
+const CLASSES: [i32; 4] = [1, 0, 2, 1];
+
+/// Graph 0 is the path 0 - 1 - 2, graph 3 the ring 5 -> 6 -> 7 -> 5 with the loop of 6. Edge `e` weighs
+/// `e / 10`.
+fn graph() -> Csc {
+    let (srcs, dsts) = ([0, 1, 1, 2, 5, 6, 7, 6], [1, 0, 2, 1, 6, 7, 5, 6]);
+    let graph = CscBuilder::new(8).build(&srcs, &dsts).unwrap();
+    assert_eq!(graph.indptr(), [0, 1, 3, 4, 4, 4, 5, 7, 8]);
+    assert_eq!(graph.indices(), [1, 0, 2, 1, 7, 5, 6, 6].map(NodeId));
+    graph.with_weights((0..8).map(|edge| edge as f32 / 10.0).collect()).unwrap()
+}
+
+/// Node `v` has the features `[v, -v]`.
+fn fetch(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphFetch<dyn FeatureSource> {
+    let rows: Vec<f32> = (0..graph.n_nodes()).flat_map(|node| [node as f32, -(node as f32)]).collect();
+    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(rows, 2).unwrap());
+    let labels = Arc::new(Labels::new(classes.to_vec(), 3));
+    GraphFetch::new(Arc::new(graph), offsets.to_vec().into(), features, labels)
+}
+
+/// One batch of these graphs.
+fn take<F>(fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>
+where
+    F: FeatureSource + ?Sized + 'static,
+{
+    let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
+    let seeds = SeedBatch { step: 7, key: RngKey::new(1), seeds };
+    fetch.fetch(seeds, &mut (), &mut StageTimes::default())
+}
+
+#[test]
+fn graphs_of_a_batch_stand_one_after_the_other() {
+    let fetch = fetch(graph(), &OFFSETS, &CLASSES).carry_weights().unwrap();
+    let batch = take(&fetch, &[3, 1, 0, 2]).unwrap();
+    assert_eq!((batch.step, batch.key, batch.graphs), (7, RngKey::new(1), [3, 1, 0, 2].map(NodeId).to_vec()));
+    assert_eq!(batch.node_offsets, [0, 3, 3, 6, 8]);
+    assert_eq!(batch.block.srcs(), [5, 6, 7, 0, 1, 2, 3, 4].map(NodeId));
+    assert_eq!(batch.block.dsts(), batch.block.srcs());
+    assert_eq!(batch.block.indptr(), [0, 1, 3, 4, 5, 7, 8, 8, 8]);
+    assert_eq!(batch.block.indices(), [2, 0, 1, 1, 4, 3, 5, 4].map(LocalId));
+    assert_eq!(batch.block.edge_ids(), [4, 5, 6, 7, 0, 1, 2, 3].map(EdgeId));
+    assert_eq!(batch.block.weights().unwrap(), [0.4, 0.5, 0.6, 0.7, 0.0, 0.1, 0.2, 0.3]);
+    assert_eq!(batch.labels, [1, 0, 1, 2]);
+    assert_eq!(batch.x_dim, 2);
+    let rows: Vec<f32> = [5, 6, 7, 0, 1, 2, 3, 4].into_iter().flat_map(|v| [v as f32, -(v as f32)]).collect();
+    assert_eq!(batch.x.into_f32(), rows);
+}
+
+#[test]
+fn a_graph_that_is_drawn_twice_is_two_copies() {
+    let batch = take(&fetch(graph(), &OFFSETS, &CLASSES), &[0, 0]).unwrap();
+    assert_eq!(batch.node_offsets, [0, 3, 6]);
+    assert_eq!(batch.block.srcs(), [0, 1, 2, 0, 1, 2].map(NodeId));
+    assert_eq!(batch.block.indptr(), [0, 1, 3, 4, 5, 7, 8]);
+    assert_eq!(batch.block.indices(), [1, 0, 2, 1, 4, 3, 5, 4].map(LocalId));
+    assert_eq!(batch.block.edge_ids(), [0, 1, 2, 3, 0, 1, 2, 3].map(EdgeId));
+    assert_eq!(batch.block.weights(), None);
+    assert_eq!(batch.labels, [1, 1]);
+}
+
+#[test]
+fn no_graphs_and_graphs_without_nodes_are_batches() {
+    let fetch = fetch(graph(), &OFFSETS, &CLASSES);
+    for (graphs, offsets) in [(&[][..], &[0][..]), (&[1, 1], &[0, 0, 0])] {
+        let batch = take(&fetch, graphs).unwrap();
+        assert_eq!(batch.node_offsets, offsets);
+        assert_eq!((batch.block.n_dst(), batch.block.n_edges(), batch.x.n_values()), (0, 0, 0));
+        assert_eq!(batch.labels.len(), graphs.len());
+    }
+}
+
+#[test]
+fn bytes_are_those_of_all_arrays() {
+    let plain = take(&fetch(graph(), &OFFSETS, &CLASSES), &[3, 0]).unwrap();
+    // Graphs and labels, offsets, nodes, indptr, edges with their ids, rows.
+    assert_eq!(plain.n_bytes(), 2 * 8 + 3 * 4 + 6 * 4 + 7 * 4 + 8 * 12 + 6 * 8);
+    let weighted = fetch(graph(), &OFFSETS, &CLASSES).carry_weights().unwrap();
+    assert_eq!(take(&weighted, &[3, 0]).unwrap().n_bytes(), plain.n_bytes() + 8 * 4);
+}
+
+#[test]
+fn batches_are_the_same_for_any_number_of_workers() {
+    let graphs: Vec<NodeId> = (0..500).map(|item| NodeId(item % 4)).collect();
+    let config = ItemSamplerConfig { batch_size: 32, ..Default::default() };
+    let mut expected: Option<String> = None;
+    for workers in [0, 1, 4] {
+        let items = ItemSampler::new(graphs.clone(), config).unwrap();
+        let loader = LoaderConfig { workers, queue_bytes: 1 << 14 };
+        let loader = Loader::new(items, fetch(graph(), &OFFSETS, &CLASSES), loader).unwrap();
+        let batches =
+            loader.epoch(TRAIN).map(|batch| GraphBatch { times: StageTimes::default(), ..batch.unwrap() });
+        let batches = format!("{:?}", batches.collect::<Vec<_>>());
+        assert!(*expected.get_or_insert_with(|| batches.clone()) == batches, "{workers} workers");
+    }
+}
+
+#[test]
+fn the_time_of_both_stages_is_told() {
+    let items = ItemSampler::new([0, 3].map(NodeId), ItemSamplerConfig::default()).unwrap();
+    let loader = Loader::new(items, fetch(graph(), &OFFSETS, &CLASSES), LoaderConfig::default()).unwrap();
+    let times = loader.epoch(TRAIN).next().unwrap().unwrap().times;
+    assert!(!times.seeds.is_zero() && !times.sample.is_zero() && !times.gather.is_zero(), "{times:?}");
+}
+
+#[test]
+fn items_that_are_no_graphs_are_errors() {
+    let fetch = fetch(graph(), &OFFSETS, &[1, 0, -1, 3]);
+    let cases = [
+        (vec![0, 4], "item 4 at position 1 is no graph: there are 4 (ids 0 to n_graphs - 1)"),
+        (vec![1, 2], "graph 2 has no label: leave it out of the split"),
+        (vec![3], "graph 3 has label 3, but there are 3 classes (0 to n_classes - 1)"),
+    ];
+    for (graphs, expected) in cases {
+        assert_eq!(take(&fetch, &graphs).unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn edges_that_leave_their_graph_are_errors() {
+    let fetch = fetch(graph(), &[0, 2, 3, 5, 8], &CLASSES);
+    // Edge 2 comes from behind graph 0, edge 3 from before graph 1.
+    let cases = [
+        (0, "edge 2 comes from node 2, but ends in graph 0, whose nodes are 0 to 2 - 1"),
+        (1, "edge 3 comes from node 1, but ends in graph 1, whose nodes are 2 to 3 - 1"),
+    ];
+    for (graph, expected) in cases {
+        let error = take(&fetch, &[graph]).unwrap_err();
+        assert!(matches!(error, FetchError::EdgeLeavesGraph { .. }));
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    assert!(take(&fetch, &[3]).is_ok());
+}
+
+#[test]
+fn damaged_offsets_are_errors_of_the_graphs_that_they_belong_to() {
+    let falling = fetch(graph(), &[0, 3, 2, 5, 9], &CLASSES);
+    assert!(take(&falling, &[0]).is_ok());
+    for (graph, expected) in
+        [(1, "the nodes of graph 1 would be 3 to 2 of 8"), (3, "the nodes of graph 3 would be 5 to 9 of 8")]
+    {
+        let error = take(&falling, &[graph]).unwrap_err();
+        assert!(matches!(error, FetchError::BadNodeRange { .. }));
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    for (indptr, expected) in [
+        (vec![0, 3, 1, 4, 4, 4, 5, 7, 8], "the edges of node 1 would be 3 to 1 of 8"),
+        (vec![0, 1, 9, 4, 4, 4, 5, 7, 8], "the edges of node 1 would be 1 to 9 of 8"),
+        (vec![0, 1, 3, 9, 4, 4, 5, 7, 8], "the edges of node 2 would be 3 to 9 of 8"),
+    ] {
+        let damaged = Csc::new(Buf::from(indptr), graph().indices().to_vec().into()).unwrap();
+        let damaged = fetch(damaged, &OFFSETS, &CLASSES);
+        let error = take(&damaged, &[0]).unwrap_err();
+        assert!(matches!(error, FetchError::Sample(kiln_sample::Error::BadEdgeRange { .. })), "{error}");
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert!(take(&damaged, &[3]).is_ok());
+    }
+}
+
+#[test]
+fn damage_in_a_mapped_file_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("indices");
+    let indices = [1, 0, 2, 1, 7, 5, 4_000_000_000_u32, 6];
+    fs::write(&path, indices.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()).unwrap();
+    let mapped = Mapping::open(&path).unwrap().slice(0..32).unwrap();
+    let damaged = Csc::new(graph().indptr().to_vec().into(), mapped).unwrap();
+    let error = take(&fetch(damaged, &OFFSETS, &CLASSES), &[0, 3]).unwrap_err().to_string();
+    let expected = format!("{}: edge 6 comes from node 4000000000, but ends in graph 3", path.display());
+    assert!(error.starts_with(&expected), "{error}");
+}
+
+#[test]
+fn more_nodes_than_a_block_numbers_are_an_error() {
+    let n_nodes = 1 << 20;
+    let empty = CscBuilder::new(n_nodes).build(&[], &[]).unwrap();
+    let error = take(&fetch(empty, &[0, n_nodes as u32], &[0]), &[0; 1 << 12]).unwrap_err();
+    assert!(matches!(error, FetchError::BatchTooLarge { what: "nodes", n: 0x1_0000_0000 }), "{error}");
+}
+
+#[test]
+fn weights_of_a_graph_without_weights_are_refused() {
+    let plain = CscBuilder::new(1).build(&[], &[]).unwrap();
+    assert!(matches!(fetch(plain, &[0, 1], &[0]).carry_weights(), Err(Error::NoWeights)));
+}
+
+#[test]
+#[should_panic(expected = "labels and graphs differ in number")]
+fn one_label_a_graph_is_asked_for() {
+    fetch(graph(), &OFFSETS, &CLASSES[..3]);
+}
+
+/// Numbers of nodes, with edges within each graph.
+fn arb_graphs() -> impl Strategy<Value = Vec<(u32, Vec<(u32, u32)>)>> {
+    let graph = (0_u32..6).prop_flat_map(|n_nodes| {
+        let node = 0..n_nodes.max(1);
+        let n_edges = if n_nodes == 0 { 0 } else { 12 };
+        (Just(n_nodes), prop::collection::vec((node.clone(), node), 0..=n_edges))
+    });
+    prop::collection::vec(graph, 1..8)
+}
+
+proptest! {
+    #[test]
+    fn each_graph_of_a_batch_is_the_graph_built_alone(
+        graphs in arb_graphs(),
+        drawn in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+    ) {
+        let (mut offsets, mut srcs, mut dsts) = (vec![0], Vec::new(), Vec::new());
+        for (n_nodes, edges) in &graphs {
+            let first = offsets[offsets.len() - 1];
+            srcs.extend(edges.iter().map(|edge| first + edge.0));
+            dsts.extend(edges.iter().map(|edge| first + edge.1));
+            offsets.push(first + n_nodes);
+        }
+        let all = CscBuilder::new(offsets[graphs.len()] as usize).build(&srcs, &dsts).unwrap();
+        let drawn: Vec<u32> = drawn.iter().map(|index| index.index(graphs.len()) as u32).collect();
+        let batch = take(&fetch(all.clone(), &offsets, &vec![0; graphs.len()]), &drawn).unwrap();
+        prop_assert_eq!(batch.node_offsets.len(), drawn.len() + 1);
+        for (nodes, &graph) in batch.node_offsets.windows(2).zip(&drawn) {
+            let (n_nodes, edges) = &graphs[graph as usize];
+            let (srcs, dsts): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
+            let alone = CscBuilder::new(*n_nodes as usize).build(&srcs, &dsts).unwrap();
+            prop_assert_eq!(nodes[1] - nodes[0], *n_nodes);
+            for node in 0..*n_nodes {
+                let row = (nodes[0] + node) as usize;
+                prop_assert_eq!(batch.block.srcs()[row], NodeId(offsets[graph as usize] + node));
+                let edges = batch.block.indptr()[row] as usize..batch.block.indptr()[row + 1] as usize;
+                let here: Vec<u32> = batch.block.indices()[edges.clone()].iter().map(|src| src.0 - nodes[0]).collect();
+                let expected: Vec<u32> = alone.in_neighbors(NodeId(node)).iter().map(|src| src.0).collect();
+                prop_assert_eq!(here, expected);
+                for (edge, src) in batch.block.edge_ids()[edges.clone()].iter().zip(&batch.block.indices()[edges]) {
+                    prop_assert_eq!(all.indices()[edge.index()], batch.block.global(*src));
+                }
+            }
+        }
+    }
+}
