@@ -120,7 +120,8 @@ impl Evaluation {
     }
 
     /// Loss and hits of all nodes: the cross entropy of
-    /// [`NodeClassification`](crate::NodeClassification), here in f64.
+    /// [`NodeClassification`](crate::NodeClassification) and
+    /// [`GraphClassification`](crate::GraphClassification), here in f64.
     ///
     /// # Errors
     /// [`Error::LossNotFinite`].

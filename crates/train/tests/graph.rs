@@ -1,0 +1,184 @@
+//! Graph classification: what the task computes, and models that learn by it.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_graph::{CscBuilder, NodeId};
+use kiln_kernels::{DeviceGraphs, ops};
+use kiln_loader::{
+    Fetch, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
+    StageTimes,
+};
+use kiln_nn::{Ctx, Epsilon, GinConfig, GraphModel, Mode, Readout};
+use kiln_sample::{RngKey, Seeds};
+use kiln_train::{
+    Counts, EpochReport, Evaluation, FitConfig, GraphClassification, GraphInput, Observer, OptimizerConfig,
+    Prediction, RunFolder, SingleRank, StepReport, TEST, Task, Trainer, VALIDATION, fit, test_best,
+    weights_to_bytes,
+};
+
+/// Graphs of undirected edges, with one number a node and a class each.
+fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> GraphFetch<dyn FeatureSource> {
+    let (mut offsets, mut srcs, mut dsts) = (vec![0], Vec::new(), Vec::new());
+    for (n_nodes, edges) in graphs {
+        let start = offsets[offsets.len() - 1];
+        for (src, dst) in edges {
+            srcs.push(start + src);
+            dsts.push(start + dst);
+        }
+        offsets.push(start + n_nodes);
+    }
+    let graph = CscBuilder::new(x.len()).symmetrize().build(&srcs, &dsts).unwrap();
+    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(x, 1).unwrap());
+    GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)))
+}
+
+/// Rings (class 0) and stars (class 1) in turn, of 4 to 12 nodes, whose features are all 1: nothing but the
+/// edges tells them apart.
+fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureSource> {
+    let graph = |graph: u32| {
+        let n_nodes = 4 + graph * 5 % 9;
+        let edge = |node: u32| if graph % 2 == 0 { (node, (node + 1) % n_nodes) } else { (0, node) };
+        (n_nodes, (graph % 2..n_nodes).map(edge).collect())
+    };
+    let graphs: Vec<_> = (0..n_graphs).map(graph).collect();
+    let n_nodes: u32 = graphs.iter().map(|(n_nodes, _)| n_nodes).sum();
+    let labels = (0..n_graphs as i32).map(|graph| graph % 2).collect();
+    fetch(&graphs, vec![1.0; n_nodes as usize], labels)
+}
+
+fn loader(n_graphs: u32, items: std::ops::Range<u32>) -> Loader<GraphFetch<dyn FeatureSource>> {
+    let config = ItemSamplerConfig { batch_size: 16, seed: 1, ..Default::default() };
+    let items = ItemSampler::new(items.map(NodeId).collect::<Vec<_>>(), config).unwrap();
+    Loader::new(items, rings_and_stars(n_graphs), LoaderConfig::default()).unwrap()
+}
+
+/// A batch of these graphs.
+fn batch(fetch: &GraphFetch<dyn FeatureSource>, graphs: &[u32]) -> GraphBatch {
+    let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
+    let seeds = SeedBatch { step: 0, key: RngKey::new(1), seeds };
+    fetch.fetch(seeds, &mut (), &mut StageTimes::default()).unwrap()
+}
+
+/// A model of this test's own: two factors of the sum of a graph's features.
+#[derive(Module, Debug)]
+struct SumOfFeatures {
+    factors: Param<Tensor<2>>,
+}
+
+impl GraphModel for SumOfFeatures {
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
+        ops::segment_sum(graphs.segments(), x).matmul(self.factors.val())
+    }
+}
+
+/// One node of 1, two of 2, none, and three of which one has -3.
+fn four() -> GraphFetch<dyn FeatureSource> {
+    let graphs = [(1, vec![]), (2, vec![(0, 1)]), (0, vec![]), (3, vec![(0, 1), (1, 2)])];
+    fetch(&graphs, vec![1.0, 2.0, 2.0, 1.0, -3.0, 1.0], vec![0, 1, 1, 0])
+}
+
+fn sum_of_features(device: &Device) -> SumOfFeatures {
+    SumOfFeatures { factors: Param::from_tensor(Tensor::from_data([[1.0, 0.5]], device)) }
+}
+
+#[test]
+fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
+    let device = Device::flex().autodiff();
+    let task = GraphClassification::new();
+    let uploaded = task.upload(batch(&four(), &[3, 1, 2, 0]), &device);
+    assert_eq!((uploaded.n_items, uploaded.key), (4, RngKey::new(1)));
+    let input = &uploaded.input;
+    assert_eq!(input.items, [3, 1, 2, 0].map(NodeId));
+    let ctx = Ctx { key: uploaded.key, mode: Mode::Train };
+    let forward = task.forward(&sum_of_features(&device), input, &ctx);
+    let outputs = kiln_kernels::read_f32(forward.outputs.clone());
+    assert_eq!(outputs, [-1.0, -0.5, 4.0, 2.0, 0.0, 0.0, 1.0, 0.5]);
+    // -ln softmax: ln(1 + e^(other - own)) for the classes 0, 1, 1, 0.
+    let expected: f64 = [0.5_f64, 2.0, 0.0, -0.5].iter().map(|gap| (1.0 + gap.exp()).ln()).sum();
+    let loss = kiln_kernels::read_f32(forward.loss_sum.clone())[0];
+    assert!((f64::from(loss) - expected).abs() < 1e-5, "{loss}, expected {expected}");
+    assert_eq!(forward.weight, 4.0);
+    let mut counts = Counts::default();
+    Task::count(&task, input, &forward.outputs, &mut counts);
+    // Graph 2 ties, so class 0 is said of it.
+    assert_eq!((counts.hits, counts.total), (1, 4));
+}
+
+#[test]
+fn an_evaluation_names_graphs_by_their_positions() {
+    let device = Device::flex();
+    let model = sum_of_features(&device.clone().autodiff());
+    let optimizer = OptimizerConfig::adam(0.01, 0.0);
+    let trainer = Trainer::new(GraphClassification::new(), model, &optimizer, SingleRank, device).unwrap();
+    let mut said = Evaluation::default();
+    let batches = [Ok(batch(&four(), &[3, 1])), Ok(batch(&four(), &[])), Ok(batch(&four(), &[0, 2]))];
+    let visit = |input: &GraphInput, forward: &_| said.add(&input.items, &input.labels, forward);
+    let counts = trainer.evaluate(batches, visit).unwrap();
+    let expected = [(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 0, 1)];
+    let expected =
+        expected.map(|(node, label, predicted)| Prediction { node: NodeId(node), label, predicted });
+    assert_eq!(said.predictions(), expected);
+    let again = said.counts().unwrap();
+    assert_eq!((again.hits, again.total, again.weight), (counts.hits, counts.total, counts.weight));
+    assert!((again.loss_sum - counts.loss_sum).abs() < 1e-5);
+}
+
+#[test]
+#[should_panic(expected = "an item is of class 1, but the model has 1 outputs")]
+fn a_class_without_an_output_is_refused() {
+    let device = Device::flex();
+    let model = SumOfFeatures { factors: Param::from_tensor(Tensor::from_data([[1.0]], &device)) };
+    let task = GraphClassification::new();
+    let uploaded = task.upload(batch(&four(), &[1]), &device);
+    task.forward(&model, &uploaded.input, &Ctx { key: RngKey::new(0), mode: Mode::Eval });
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+}
+
+/// Accuracy on graphs that were not trained on, of the best epoch's weights, which have the statistics of
+/// that epoch in them.
+fn check_learns(config: &GinConfig, n_epochs: usize) {
+    let device = Device::flex();
+    let model = config.init(RngKey::new(1), &device.clone().autodiff()).unwrap();
+    let optimizer = OptimizerConfig::adam(0.01, 0.0);
+    let mut trainer =
+        Trainer::new(GraphClassification::new(), model, &optimizer, SingleRank, device).unwrap();
+    let (train, val, test) = (loader(300, 0..160), loader(300, 160..220), loader(300, 220..300));
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = RunFolder::create(folder.path()).unwrap();
+    let validate = |trainer: &Trainer<_, _>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+    let epochs = FitConfig { n_epochs, patience: None };
+    fit(&mut trainer, &train, epochs, validate, &mut run, &mut Silent).unwrap();
+    assert_eq!(run.best().unwrap().val_accuracy, 1.0, "{config:?}");
+    let mut bytes = Vec::new();
+    let counts = test_best(trainer, &run, |trainer| {
+        bytes = weights_to_bytes(trainer.model()).unwrap();
+        trainer.evaluate(test.epoch(TEST), |_, _| ())
+    });
+    assert_eq!(counts.unwrap().accuracy(), 1.0, "{config:?}");
+    assert_eq!(bytes, std::fs::read(folder.path().join("best.safetensors")).unwrap());
+}
+
+#[test]
+fn a_gin_tells_rings_from_stars() {
+    let config = GinConfig { n_layers: 2, dropout: 0.2, ..GinConfig::paper(1, 16, 2) };
+    check_learns(&config, 8);
+    check_learns(&GinConfig { epsilon: Epsilon::Learnable(0.0), readout: Readout::Mean, ..config }, 8);
+}
+
+#[test]
+fn the_simplified_gin_tells_rings_from_stars() {
+    check_learns(&GinConfig::simplified(1, 16, 2), 30);
+}
