@@ -69,6 +69,38 @@ impl Split {
         Ok(Draws::new(seed).split(n_items, n_train, (n_train + n_val).min(n_items)))
     }
 
+    /// The labelled items in `n_folds` parts, each class dealt out as evenly as can be, for cross-validation: of
+    /// each class, and of all classes together, two folds differ by one item at most. Every labelled item is in
+    /// exactly one fold, and items without a class are in none. Each fold ascends.
+    ///
+    /// The items of each class, in ascending order, are shuffled as [`Split::random`] shuffles, one class after
+    /// the other from one stream, and dealt to the folds in turn, from where the class before ended.
+    /// `docs/rng.md` has the stream and an example.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] for fewer than 2 folds and for more than there are labelled items, and
+    /// [`Error::Feature`] for a label that is no class.
+    pub fn folds(labels: &Labels, n_folds: usize, seed: u64) -> Result<Vec<Vec<NodeId>>> {
+        labels.validate()?;
+        require(n_folds >= 2, "n_folds", "at least 2", n_folds)?;
+        let mut by_class = vec![Vec::new(); labels.n_classes()];
+        for item in (0..labels.len() as u32).map(NodeId) {
+            if let Some(class) = labels.get(item) {
+                by_class[class as usize].push(item);
+            }
+        }
+        let n_labelled: usize = by_class.iter().map(Vec::len).sum();
+        require(n_folds <= n_labelled, "n_folds", "at most one a labelled item", n_folds)?;
+        let mut draws = Draws::new(seed);
+        by_class.iter_mut().for_each(|items| draws.shuffle(items));
+        let mut folds = vec![Vec::with_capacity(n_labelled.div_ceil(n_folds)); n_folds];
+        for (position, item) in by_class.into_iter().flatten().enumerate() {
+            folds[position % n_folds].push(item);
+        }
+        folds.iter_mut().for_each(|fold| fold.sort_unstable());
+        Ok(folds)
+    }
+
     /// The three parts with their names.
     pub fn parts(&self) -> [(&'static str, &Buf<NodeId>); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]

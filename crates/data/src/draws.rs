@@ -37,13 +37,18 @@ impl Draws {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 
+    /// A random order (Fisher and Yates, from the last position down).
+    pub(crate) fn shuffle(&mut self, items: &mut [NodeId]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+
     /// A random split of `n_items`, with these numbers of items before the end of the first and of the second
     /// part. Each part ascends.
     pub(crate) fn split(&mut self, n_items: usize, train_end: usize, val_end: usize) -> Split {
         let mut items: Vec<NodeId> = (0..n_items as u32).map(NodeId).collect();
-        for last in (1..n_items).rev() {
-            items.swap(last, self.below(last + 1));
-        }
+        self.shuffle(&mut items);
         let part = |range: Range<usize>| {
             let mut part = items[range].to_vec();
             part.sort_unstable();

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use kiln_feature::RowType;
+
 use crate::npy;
 
 /// Why a data set could not be made, read or written.
@@ -179,6 +181,17 @@ pub enum Error {
     /// The features or labels are not valid.
     #[error("features: {0}")]
     Feature(#[from] kiln_feature::Error),
+}
+
+impl Error {
+    /// That of features whose elements are stored in no way that is known, or not in the same in all rows.
+    pub(crate) fn unknown_row_type(row_type: RowType) -> Self {
+        Self::BadParameter {
+            what: "the element type of the features",
+            expected: "f32, f16 or bf16, and the same in all rows",
+            got: row_type.to_string(),
+        }
+    }
 }
 
 /// Checks a parameter.

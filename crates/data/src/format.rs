@@ -59,6 +59,25 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
     Set::open(folder.as_ref())?.graph()
 }
 
+/// A SHA-256, in lower-case hexadecimal, of all that training can see of a set in kiln's own form, or of a graph
+/// alone: topology, features, labels and split, but no names. It is made of the manifest, which holds the
+/// hashes of the files, so it takes a time that does not depend on the set's size.
+///
+/// The files are trusted to be those that the manifest was written for: [`verify`] reads them. It is another
+/// number than [`Dataset::hash`] gives for the same set, since it also depends on how the arrays stand in
+/// their files.
+///
+/// Hashed is the line `kiln format 1`, then the line `dim D` and the line `n_classes C` where the manifest has
+/// them, and a line `NAME TYPE LENGTHS SHA256` for each file, in the order of their names, as
+/// `features.npy f32 34x2 9f86…`.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Manifest`], [`Error::Format`], [`Error::Metadata`] and [`Error::Io`] as
+/// [`open`].
+pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
+    Ok(Manifest::read(folder.as_ref())?.hash())
+}
+
 /// Writes a set to a new folder, whose parents are made where they lack.
 ///
 /// The folder appears whole or not at all: all files go to `FOLDER.unfinished-…` beside it, are seen to the
@@ -136,23 +155,18 @@ fn write_features(set: &mut SetWriter, features: &dyn FeatureSource) -> Result<(
         set.put("features_indices.npy", ElementType::U32, sparse.columns())?;
         return set.put("features_data.npy", ElementType::F32, sparse.values());
     }
-    let unknown = |row_type: RowType| Error::BadParameter {
-        what: "the element type of the features",
-        expected: "f32, f16 or bf16, and the same in all rows",
-        got: row_type.to_string(),
-    };
     let dtype = match features.row_type() {
         RowType::F32 => ElementType::F32,
         RowType::F16 => ElementType::F16,
         RowType::BF16 => ElementType::BF16,
-        other => return Err(unknown(other)),
+        other => return Err(Error::unknown_row_type(other)),
     };
     let mut array = set.rows("features.npy", dtype, features.dim())?;
     for_each_rows(features, |_, rows| match (rows, dtype) {
         (RowBuf::F32(values), ElementType::F32) => array.push(values),
         (RowBuf::F16(values), ElementType::F16) => array.push(values),
         (RowBuf::BF16(values), ElementType::BF16) => array.push(values),
-        (other, _) => Err(unknown(other.row_type())),
+        (other, _) => Err(Error::unknown_row_type(other.row_type())),
     })?;
     set.add(array)
 }

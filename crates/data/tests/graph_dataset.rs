@@ -97,3 +97,52 @@ fn shares_out_of_range_are_errors() {
         assert_eq!(Split::random(10, shares, 1).unwrap_err().to_string(), expected);
     }
 }
+
+fn folds(classes: &[i32], n_folds: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
+    let folds = Split::folds(&labels(classes), n_folds, seed)?;
+    Ok(folds.into_iter().map(|fold| fold.into_iter().map(|item| item.0).collect()).collect())
+}
+
+/// Pins the stream of `docs/rng.md`; the value was made by an independent program.
+#[test]
+fn the_folds_of_seed_7_are_the_documented_ones() {
+    let classes = [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1];
+    let expected = [vec![1, 2, 6, 9], vec![7, 10, 11, 12], vec![0, 8, 13], vec![3, 4, 5]];
+    assert_eq!(folds(&classes, 4, 7).unwrap(), expected);
+}
+
+#[test]
+fn folds_have_each_labelled_item_once_and_equally_many_of_each_class() {
+    let classes: Vec<i32> =
+        (0..188).map(|item| if item % 11 == 0 { -1 } else { i32::from(item % 3 > 0) }).collect();
+    for n_folds in [2, 3, 10, 170] {
+        let folds = folds(&classes, n_folds, 5).unwrap();
+        assert_eq!(folds.len(), n_folds);
+        assert!(folds.iter().all(|fold| fold.is_sorted()));
+        let mut all = folds.concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq((0..188).filter(|item| item % 11 != 0)));
+        for class in [None, Some(0), Some(1)] {
+            let is_of = |item: &&u32| class.is_none_or(|class| classes[**item as usize] == class);
+            let sizes: Vec<usize> = folds.iter().map(|fold| fold.iter().filter(is_of).count()).collect();
+            let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+            assert!(most - least <= 1, "{n_folds} folds, class {class:?}: {sizes:?}");
+        }
+    }
+    assert_eq!(folds(&classes, 10, 5).unwrap(), folds(&classes, 10, 5).unwrap());
+    assert_ne!(folds(&classes, 10, 5).unwrap(), folds(&classes, 10, 6).unwrap());
+}
+
+#[test]
+fn too_few_and_too_many_folds_are_errors() {
+    let cases = [
+        (0, "n_folds is 0, expected at least 2"),
+        (1, "n_folds is 1, expected at least 2"),
+        (4, "n_folds is 4, expected at most one a labelled item"),
+    ];
+    for (n_folds, expected) in cases {
+        assert_eq!(folds(&[0, -1, 1, 1], n_folds, 0).unwrap_err().to_string(), expected);
+    }
+    assert!(folds(&[0, -1, 1, 1], 3, 0).is_ok());
+    assert!(matches!(folds(&[0, 2], 2, 0), Err(Error::Feature(_))));
+}

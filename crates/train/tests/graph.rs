@@ -18,7 +18,7 @@ use kiln_nn::{Ctx, Epsilon, GinConfig, GraphModel, Mode, Readout};
 use kiln_sample::{RngKey, Seeds};
 use kiln_train::{
     Counts, EpochReport, Evaluation, FitConfig, GraphClassification, GraphInput, Observer, OptimizerConfig,
-    Prediction, RunFolder, SingleRank, StepReport, TEST, Task, Trainer, VALIDATION, fit, test_best,
+    Prediction, RunFolder, StepReport, TEST, Task, Trainer, VALIDATION, fit, test_best,
     weights_to_bytes,
 };
 
@@ -115,7 +115,7 @@ fn an_evaluation_names_graphs_by_their_positions() {
     let device = Device::flex();
     let model = sum_of_features(&device.clone().autodiff());
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let trainer = Trainer::new(GraphClassification::new(), model, &optimizer, SingleRank, device).unwrap();
+    let trainer = Trainer::new(GraphClassification::new(), model, &optimizer, device).unwrap();
     let mut said = Evaluation::default();
     let batches = [Ok(batch(&four(), &[3, 1])), Ok(batch(&four(), &[])), Ok(batch(&four(), &[0, 2]))];
     let visit = |input: &GraphInput, forward: &_| said.add(&input.items, &input.labels, forward);
@@ -154,7 +154,7 @@ fn check_learns(config: &GinConfig, n_epochs: usize) {
     let model = config.init(RngKey::new(1), &device.clone().autodiff()).unwrap();
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let mut trainer =
-        Trainer::new(GraphClassification::new(), model, &optimizer, SingleRank, device).unwrap();
+        Trainer::new(GraphClassification::new(), model, &optimizer, device).unwrap();
     let (train, val, test) = (loader(300, 0..160), loader(300, 160..220), loader(300, 220..300));
     let folder = tempfile::tempdir().unwrap();
     let mut run = RunFolder::create(folder.path()).unwrap();

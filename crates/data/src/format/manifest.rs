@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use kiln_feature::MAX_DIM;
 use kiln_graph::open_file;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::folder::{check_n_classes, is_there};
+use crate::hash::hex;
 use crate::npy::DType;
 use crate::{Error, Result};
 
@@ -180,6 +182,23 @@ impl Manifest {
         manifest.check(&path)?;
         manifest.check_unlisted(folder, &path)?;
         Ok(manifest)
+    }
+
+    /// See [`format::hash`](super::hash).
+    pub(crate) fn hash(&self) -> String {
+        let mut hasher = Sha256::new_with_prefix("kiln format 1\n");
+        for (what, n) in [("dim", self.dim), ("n_classes", self.n_classes)] {
+            if let Some(n) = n {
+                hasher.update(format!("{what} {n}\n"));
+            }
+        }
+        for (name, Entry { dtype, shape, sha256 }) in &self.files {
+            if !NAMES.contains(&name.as_str()) {
+                let lengths = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x");
+                hasher.update(format!("{name} {dtype} {lengths} {sha256}\n"));
+            }
+        }
+        hex(hasher)
     }
 
     /// The bytes of the file at `path`.

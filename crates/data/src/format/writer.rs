@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::{ElementType, Entry, FILE_NAME, Manifest};
 use crate::folder::is_there;
+use crate::hash::hex;
 use crate::{Error, Result, npy};
 
 /// Bytes that are reserved for a header: what [`npy::header`] takes for any lengths of one or two
@@ -218,7 +219,7 @@ pub(crate) fn sha256(path: &Path) -> Result<String> {
             Err(error) => return Err(io_error(path)(error)),
         }
     }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(hasher))
 }
 
 /// What the system said of a file, with the file's name.

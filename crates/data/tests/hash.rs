@@ -1,0 +1,228 @@
+//! The hash of a set: what it is of, what changes it and what does not.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use half::f16;
+use kiln_data::{Dataset, Error, GraphDataset, Names, Note, Split, format, mutag, synthetic};
+use kiln_feature::{Dense, Labels, Rows, Sparse};
+use kiln_graph::{Csc, NodeId};
+
+const INDPTR: [u64; 4] = [0, 1, 3, 4];
+const INDICES: [u32; 4] = [1, 0, 2, 1];
+
+fn graph(indptr: &[u64], indices: &[u32]) -> Csc {
+    let indices: Vec<NodeId> = indices.iter().copied().map(NodeId).collect();
+    Csc::new(indptr.to_vec().into(), indices.into()).unwrap()
+}
+
+fn labels(classes: &[i32], n_classes: usize) -> Labels {
+    Labels::new(classes.to_vec(), n_classes)
+}
+
+fn split(train: &[u32], val: &[u32], test: &[u32]) -> Split {
+    let part = |nodes: &[u32]| nodes.iter().copied().map(NodeId).collect();
+    Split { train: part(train), val: part(val), test: part(test) }
+}
+
+fn dense(values: &[f32], dim: usize) -> Arc<Dense> {
+    Arc::new(Dense::from_f32(values.to_vec(), dim).unwrap())
+}
+
+fn sparse(indptr: &[u64], columns: &[u32], values: &[f32], dim: usize) -> Arc<Sparse> {
+    let (indptr, columns, values) = (indptr.to_vec(), columns.to_vec(), values.to_vec());
+    Arc::new(Sparse::new(indptr.into(), columns.into(), values.into(), dim).unwrap())
+}
+
+/// A path of three nodes, of which one has no label.
+fn path() -> Dataset {
+    Dataset {
+        name: "path".into(),
+        graph: Arc::new(graph(&INDPTR, &INDICES)),
+        features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2),
+        labels: Arc::new(labels(&[0, -1, 1], 2)),
+        split: split(&[0], &[2], &[]),
+        names: Arc::default(),
+        class_names: Vec::new(),
+        edge_type_names: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// The path with weights, edge types and sparse features.
+fn sparse_path() -> Dataset {
+    let graph = graph(&INDPTR, &INDICES).with_weights(vec![0.5, 1.0, 2.0, 4.0].into()).unwrap();
+    let graph = Arc::new(graph.with_edge_types(vec![0, 1, 0, 2].into()).unwrap());
+    Dataset { graph, features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 9), ..path() }
+}
+
+/// Pins the recipe: hashes stand in checkpoints. The values were made by an independent program.
+#[test]
+fn the_hash_is_that_of_the_documented_bytes() {
+    let expected = "c1356a40ae7fa28eb2f251664c302a420c1f9ca43292d216cb4b32647f53f4d7";
+    assert_eq!(path().hash().unwrap(), expected);
+    let expected = "6dbe47f023b6b0ae3b2aef2af487d93e7a2457ce80967451c8968cdf21a35ab7";
+    assert_eq!(sparse_path().hash().unwrap(), expected);
+    let graphs = GraphDataset::new("set", graph(&INDPTR, &INDICES), vec![0, 3, 3], labels(&[1, 0], 2));
+    let expected = "6235a82b11207ad902c9d7d3a4ef5cb524fa0754a362abaa88e55a57e8b73f06";
+    assert_eq!(graphs.unwrap().hash().unwrap(), expected);
+}
+
+fn with_graph(graph: Csc) -> Dataset {
+    Dataset { graph: Arc::new(graph), ..path() }
+}
+
+/// Checks that all of these differ.
+fn check_differ(hashes: Vec<String>) {
+    let distinct: HashSet<&String> = hashes.iter().collect();
+    assert_eq!(distinct.len(), hashes.len(), "{hashes:#?}");
+}
+
+#[test]
+fn every_single_change_of_a_set_changes_the_hash() {
+    let halves = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32).to_vec();
+    let halves = Arc::new(Dense::new(Rows::F16(halves.into()), 2).unwrap());
+    let weights = |weights: [f32; 4]| graph(&INDPTR, &INDICES).with_weights(weights.to_vec().into()).unwrap();
+    let types = |types: [u8; 4]| graph(&INDPTR, &INDICES).with_edge_types(types.to_vec().into()).unwrap();
+    let with_labels = |labels: Labels| Dataset { labels: Arc::new(labels), ..path() };
+    let sets = [
+        path(),
+        with_graph(graph(&[0, 1, 2, 4], &INDICES)),
+        with_graph(graph(&INDPTR, &[1, 0, 2, 0])),
+        with_graph(weights([1.0; 4])),
+        with_graph(weights([1.0, 1.0, 1.0, 2.0])),
+        with_graph(types([0; 4])),
+        with_graph(types([0, 0, 0, 1])),
+        Dataset { features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], 2), ..path() },
+        Dataset { features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 1), ..path() },
+        Dataset { features: halves, ..path() },
+        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 9), ..path() },
+        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 1], &[1.0, 3.0], 9), ..path() },
+        Dataset { features: sparse(&[0, 1, 2, 2], &[6, 0], &[1.0, 3.0], 9), ..path() },
+        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 4.0], 9), ..path() },
+        Dataset { features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 8), ..path() },
+        with_labels(labels(&[0, -1, 0], 2)),
+        with_labels(labels(&[0, -1, 1], 3)),
+        Dataset { split: split(&[2], &[2], &[]), ..path() },
+        Dataset { split: split(&[2], &[0], &[]), ..path() },
+        Dataset { split: split(&[0], &[], &[2]), ..path() },
+        Dataset { split: split(&[0, 2], &[], &[]), ..path() },
+    ];
+    check_differ(sets.iter().map(|set| set.hash().unwrap()).collect());
+}
+
+#[test]
+fn names_and_notes_do_not_change_the_hash() {
+    let named = Dataset {
+        name: "other".into(),
+        class_names: vec!["a".into(), "b".into()],
+        edge_type_names: vec!["c".into()],
+        notes: vec![Note::Other("read from afar".into())],
+        ..path()
+    };
+    assert_eq!(named.hash().unwrap(), path().hash().unwrap());
+}
+
+#[test]
+fn a_mapped_set_has_the_hash_of_the_one_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    // Features of more rows than are read in one go.
+    for (name, owned) in [("sparse", sparse_path()), ("ring", synthetic::ring(100_000).unwrap())] {
+        let path = folder.path().join(name);
+        format::write(&owned, &path).unwrap();
+        let mapped = format::open(&path).unwrap();
+        assert_eq!(mapped.graph.owned_bytes(), 0);
+        assert_eq!(mapped.hash().unwrap(), owned.hash().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn every_single_change_of_a_set_of_graphs_changes_the_hash() {
+    let new = |indices: &[u32], offsets: &[u32], classes: &[i32], n_classes| {
+        GraphDataset::new("set", graph(&INDPTR, indices), offsets.to_vec(), labels(classes, n_classes))
+            .unwrap()
+    };
+    let base = || new(&INDICES, &[0, 3, 3], &[1, 0], 2);
+    let sets = [
+        base(),
+        new(&[1, 0, 2, 0], &[0, 3, 3], &[1, 0], 2),
+        new(&INDICES, &[0, 0, 3], &[1, 0], 2),
+        new(&INDICES, &[0, 3, 3], &[1, 1], 2),
+        new(&INDICES, &[0, 3, 3], &[1, 0], 3),
+        base().with_node_labels(labels(&[0, 1, 0], 2)).unwrap(),
+        base().with_node_labels(labels(&[0, 1, 1], 2)).unwrap(),
+        base().with_features(dense(&[0.0; 3], 1)).unwrap(),
+        base().with_features(dense(&[0.0, 0.0, 1.0], 1)).unwrap(),
+    ];
+    check_differ(sets.iter().map(|set| set.hash().unwrap()).collect());
+    let mut renamed = base();
+    renamed.name = "other".into();
+    renamed.class_names = vec!["x".into(), "y".into()];
+    assert_eq!(renamed.hash().unwrap(), base().hash().unwrap());
+    assert_eq!(mutag().unwrap().hash().unwrap(), mutag().unwrap().hash().unwrap());
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_an_error() {
+    // Columns are not checked of sparse features, which are hashed as they are stored; rows of others are.
+    #[derive(Debug)]
+    struct Broken;
+    impl kiln_feature::FeatureSource for Broken {
+        fn dim(&self) -> usize {
+            1
+        }
+        fn n_rows(&self) -> usize {
+            3
+        }
+        fn row_type(&self) -> kiln_feature::RowType {
+            kiln_feature::RowType::F32
+        }
+        fn gather(&self, ids: &[NodeId], _: &mut kiln_feature::RowBuf) -> kiln_feature::Result<()> {
+            Err(kiln_feature::Error::NodeOutOfRange { what: "row", node: ids[0], n_rows: 0 })
+        }
+    }
+    let error = Dataset { features: Arc::new(Broken), ..path() }.hash().unwrap_err();
+    assert!(matches!(error, Error::Feature(_)), "{error}");
+}
+
+#[test]
+fn the_manifest_s_hash_changes_with_the_values_and_not_with_the_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut n_written = 0;
+    let mut hash = |set: &Dataset| {
+        n_written += 1;
+        let path = folder.path().join(n_written.to_string());
+        format::write(set, &path).unwrap();
+        format::hash(&path).unwrap()
+    };
+    let named = Dataset {
+        name: "other".into(),
+        names: Arc::new(Names::new(["a", "b", "c"])),
+        class_names: vec!["a".into(), "b".into()],
+        ..path()
+    };
+    assert_eq!(hash(&path()), hash(&named));
+    check_differ(vec![
+        hash(&path()),
+        hash(&sparse_path()),
+        hash(&with_graph(graph(&INDPTR, &[1, 0, 2, 0]))),
+        hash(&Dataset { features: dense(&[1.0, 2.0, 3.0, 4.0, 5.0, 7.0], 2), ..path() }),
+        hash(&Dataset { labels: Arc::new(labels(&[0, -1, 0], 2)), ..path() }),
+        hash(&Dataset { labels: Arc::new(labels(&[0, -1, 1], 3)), ..path() }),
+        hash(&Dataset { split: split(&[2], &[0], &[]), ..path() }),
+        path().hash().unwrap(),
+    ]);
+    assert!(matches!(format::hash(folder.path()), Err(Error::Missing { .. })));
+}
+
+#[test]
+fn the_manifest_s_hash_does_not_read_the_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let ring = folder.path().join("ring");
+    format::write(&synthetic::ring(6).unwrap(), &ring).unwrap();
+    let before = format::hash(&ring).unwrap();
+    std::fs::write(ring.join("features.npy"), b"other bytes").unwrap();
+    assert_eq!(format::hash(&ring).unwrap(), before);
+    assert!(format::verify(&ring).is_err());
+}

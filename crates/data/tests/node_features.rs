@@ -1,0 +1,101 @@
+//! Features made for the nodes of graphs that have none.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::io::Write;
+use std::path::Path;
+
+use kiln_data::{Error, GraphDataset, gin, mutag};
+use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_graph::{CscBuilder, NodeId};
+
+/// The path 0 - 1 - 2, the pair 3 = 4 with two edges each way and a loop, and a node alone.
+fn data() -> GraphDataset {
+    let graph = CscBuilder::new(6).build(&[0, 1, 1, 2, 3, 3, 4, 4, 4], &[1, 0, 2, 1, 4, 4, 3, 3, 4]).unwrap();
+    GraphDataset::new("set", graph, vec![0, 3, 5, 6], Labels::new(vec![0, 1, 0], 2)).unwrap()
+}
+
+fn rows(features: &dyn FeatureSource) -> Vec<Vec<f32>> {
+    (0..features.n_rows() as u32).map(|node| features.row(NodeId(node)).unwrap()).collect()
+}
+
+#[test]
+fn degrees_have_a_column_each_in_ascending_order() {
+    let features = data().one_hot_degrees().unwrap();
+    // 1, 2, 1, 2, 3 and 0 in-neighbours.
+    let expected = [1, 2, 1, 2, 3, 0].map(|column| {
+        let mut row = vec![0.0; 4];
+        row[column] = 1.0;
+        row
+    });
+    assert_eq!(rows(&*features), expected);
+}
+
+#[test]
+fn degrees_that_do_not_occur_have_no_column() {
+    let graph = CscBuilder::new(4).build(&[1, 2, 3], &[0, 0, 0]).unwrap();
+    let data = GraphDataset::new("star", graph, vec![0, 4], Labels::new(vec![0], 1)).unwrap();
+    let features = data.one_hot_degrees().unwrap();
+    assert_eq!(rows(&*features), [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]);
+}
+
+#[test]
+fn node_labels_have_a_column_each_and_none_is_zeros() {
+    let data = data().with_node_labels(Labels::new(vec![2, 0, -1, 0, 2, 0], 3)).unwrap();
+    let features = data.one_hot_node_labels().unwrap();
+    let (first, third, none) = ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0; 3]);
+    assert_eq!(rows(&*features), [third, first, none, first, third, first]);
+}
+
+#[test]
+fn constant_features_are_ones() {
+    assert_eq!(rows(&*data().constant_features().unwrap()), [[1.0]; 6]);
+}
+
+#[test]
+fn features_that_would_have_no_columns_are_errors() {
+    let error = data().one_hot_node_labels().unwrap_err();
+    assert!(matches!(error, Error::BadParameter { .. }));
+    let expected = "the number of classes of the node labels is 0, expected at least 1: without node labels";
+    assert!(error.to_string().starts_with(expected), "{error}");
+    let empty = CscBuilder::new(0).build(&[], &[]).unwrap();
+    let empty = GraphDataset::new("empty", empty, vec![0, 0], Labels::new(vec![0], 1)).unwrap();
+    let error = empty.one_hot_degrees().unwrap_err();
+    assert_eq!(error.to_string(), "the number of nodes of the set is 0, expected at least 1");
+    assert_eq!(empty.constant_features().unwrap().n_rows(), 0);
+}
+
+#[test]
+fn the_kinds_of_atoms_of_mutag_are_its_columns() {
+    let data = mutag().unwrap();
+    let features = data.one_hot_node_labels().unwrap();
+    assert_eq!((features.n_rows(), features.dim()), (3371, 7));
+    for (node, &label) in data.node_labels().unwrap().as_slice().iter().enumerate() {
+        let row = features.row(NodeId(node as u32)).unwrap();
+        assert_eq!((row[label as usize], row.iter().sum::<f32>()), (1.0, 1.0));
+    }
+    let data = data.with_features(features).unwrap();
+    assert_eq!(data.features().unwrap().dim(), 7);
+}
+
+/// The data lies beside the repository; where it does not, the test says so.
+#[test]
+fn imdb_binary_has_the_degrees_that_the_gin_paper_s_program_counts() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/imdb-binary/IMDBBINARY.txt");
+    if !path.exists() {
+        // Past the capture of the test harness.
+        let skip = format!("kiln-skip: other: degrees of IMDB-BINARY: {} does not exist", path.display());
+        writeln!(std::io::stdout(), "{skip}").unwrap();
+        return;
+    }
+    let data = gin::read(path).unwrap();
+    assert_eq!((data.n_graphs(), data.graph().n_nodes()), (1000, 19773));
+    let features = data.one_hot_degrees().unwrap();
+    assert_eq!((features.n_rows(), features.dim()), (19773, 65));
+    let nodes: Vec<NodeId> = (0..19773).map(NodeId).collect();
+    let mut rows = RowBuf::default();
+    features.gather(&nodes, &mut rows).unwrap();
+    let rows = rows.into_f32();
+    assert!(rows.chunks_exact(65).all(|row| row.iter().sum::<f32>() == 1.0));
+    // Every degree of a column occurs.
+    assert!((0..65).all(|column| rows.chunks_exact(65).any(|row| row[column] == 1.0)));
+}
