@@ -114,7 +114,7 @@ impl GraphDataset {
     }
 
     /// Where each graph's nodes start; see the table on [`GraphDataset`].
-    pub fn node_offsets(&self) -> &[u32] {
+    pub fn node_offsets(&self) -> &Buf<u32> {
         &self.node_offsets
     }
 

@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 use kiln_examples::args::{self, Eval};
 use kiln_examples::{Judge, NodeProgram, flags, run};
 use kiln_graph::Csc;
-use kiln_sample::{Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
 
 /// Each neighbour with the same probability, none twice: Knuth's algorithm S (The Art of Computer
 /// Programming, volume 2, section 3.4.2).
@@ -85,11 +85,11 @@ fn main() -> anyhow::Result<()> {
     let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);
     let model = args.model.sage(data.features.dim(), data.labels.n_classes(), fanouts.len());
     let judge = Judge::new(Eval::Sampled, args.eval.exact(graph.clone())?, &args.run.ranks(), &data)?;
-    let sampler = match args.rule {
-        Rule::Uniform => NeighborSampler::with_rule(graph, fanouts, uniform),
-        Rule::LowDegree => NeighborSampler::with_rule(graph.clone(), fanouts, LowDegree { graph }),
+    let sampler: Arc<dyn BlockSampler> = match args.rule {
+        Rule::Uniform => Arc::new(NeighborSampler::with_rule(graph, fanouts, uniform)),
+        Rule::LowDegree => Arc::new(NeighborSampler::with_rule(graph.clone(), fanouts, LowDegree { graph })),
     };
-    let (sampler, loss_every) = (Arc::new(sampler), Some(10));
+    let loss_every = Some(10);
     let (name, settings, data, run, fit) = ("custom_sampler", &settings, &data, &args.run, &args.fit);
     let program = NodeProgram { name, settings, run, fit, data, sampler, judge, loss_every };
     program.train(|device| model.init(RngKey::new(args.run.seed), device))
