@@ -6,10 +6,10 @@ use std::error::Error;
 use burn::tensor::Device;
 use criterion::{BenchmarkId, Throughput};
 use kiln_benches::{inputs, settings};
+use kiln_dist::Solo;
 use kiln_loader::{Fetch, NodeFetch, SeedBatch, StageTimes};
 use kiln_nn::{Aggregate, SageConfig};
 use kiln_sample::{RngKey, Scratch};
-use kiln_dist::Solo;
 use kiln_train::{NodeClassification, OptimizerConfig, Trainer};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -71,8 +71,12 @@ impl GraphArgs {
         }
         let features = match (self.node_features, set.features(), set.node_labels()) {
             (NodeFeatures::Auto | NodeFeatures::Data, Some(features), _) => features.clone(),
-            (NodeFeatures::Data, None, _) => bail!("{} has no node features: choose --node-features", set.name),
-            (NodeFeatures::Labels, _, _) | (NodeFeatures::Auto, None, Some(_)) => set.one_hot_node_labels()?,
+            (NodeFeatures::Data, None, _) => {
+                bail!("{} has no node features: choose --node-features", set.name)
+            }
+            (NodeFeatures::Labels, _, _) | (NodeFeatures::Auto, None, Some(_)) => {
+                set.one_hot_node_labels()?
+            }
             (NodeFeatures::Degrees, _, _) => set.one_hot_degrees()?,
             (NodeFeatures::Constant, _, _) | (NodeFeatures::Auto, None, None) => set.constant_features()?,
         };

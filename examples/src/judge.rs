@@ -72,7 +72,9 @@ impl<'a> Judge<'a> {
         match self.kind {
             Eval::Sampled => {
                 let mut said = Evaluation::default();
-                trainer.evaluate(loader.epoch(pass), |input, forward| said.add(&input.seeds, &input.labels, forward))?;
+                trainer.evaluate(loader.epoch(pass), |input, forward| {
+                    said.add(&input.seeds, &input.labels, forward)
+                })?;
                 Ok(said)
             }
             Eval::Exact => {

@@ -46,7 +46,9 @@ impl NodeProgram<'_> {
         init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
     ) -> anyhow::Result<()> {
         let hash = self.data.hash()?;
-        self.run.ranks().run(|comm| Ok(self.rank(&hash, init(&self.run.device.clone().autodiff())?, comm)?))?;
+        self.run
+            .ranks()
+            .run(|comm| Ok(self.rank(&hash, init(&self.run.device.clone().autodiff())?, comm)?))?;
         Ok(())
     }
 

@@ -24,7 +24,7 @@ fn summary(folder: &Path) -> serde_json::Value {
 /// One epoch on real data with dropout: the weights' hash.
 fn weights_hash(folder: &Path, workers: &str, threads: &str) -> String {
     let out = folder.join(format!("{workers}-{threads}"));
-    let flags = ["--epochs", "1", "--seed", "3", "--workers", workers, "--threads", threads, "--out"];
+    let flags = ["--epochs", "1", "--seed", "3", "--workers", workers, "--threads-per-rank", threads, "--out"];
     let output = run(&[&flags[..], &[out.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     summary(&out)["weights_hash"].as_str().unwrap().to_owned()
@@ -194,7 +194,7 @@ fn every_bad_flag_is_refused_with_what_was_expected() {
         (["--workers", "many"], "expected a whole number from 0 to 1024"),
         (["--hidden", "9223372036854775808"], "expected a whole number from 1 to 1000000"),
         (["--workers", "1000000"], "expected a whole number from 0 to 1024"),
-        (["--threads", "0"], "expected a whole number from 1 to 1024"),
+        (["--threads-per-rank", "0"], "expected a whole number from 1 to 1024"),
         (["--device", "tpu"], "this build has the device `cpu` only"),
         (["--out", "/dev/null/run"], "/dev/null/run"),
         (["--no-such-flag", "1"], "unexpected argument"),

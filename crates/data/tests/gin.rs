@@ -20,7 +20,7 @@ const SMALL: &str = "2\n3 5\n0 2 1 2\n4 1 0\n-1 1 0\n1 -3\n0 0\n";
 fn graphs_stand_one_after_the_other() {
     let data = read(SMALL.as_bytes()).unwrap();
     assert_eq!((data.name.as_str(), data.n_graphs()), ("SMALL", 2));
-    assert_eq!(data.node_offsets(), [0, 3, 4]);
+    assert_eq!(data.node_offsets()[..], [0, 3, 4]);
     assert_eq!([data.nodes(0), data.nodes(1)], [0..3, 3..4]);
     assert_eq!(data.graph().indptr(), [0, 2, 3, 4, 4]);
     assert_eq!(data.graph().indices(), [1, 2, 0, 0].map(NodeId));
@@ -59,7 +59,7 @@ fn an_edge_without_its_reverse_runs_from_the_line_s_node_and_gives_a_note() {
 #[test]
 fn a_graph_may_have_no_nodes() {
     let data = read(b"2\n0 1\n1 0\n7 1 0\n").unwrap();
-    assert_eq!(data.node_offsets(), [0, 0, 1]);
+    assert_eq!(data.node_offsets()[..], [0, 0, 1]);
     assert_eq!(data.notes, []);
 }
 

@@ -33,7 +33,7 @@ fn three_files_are_a_set() {
     let folder = folder();
     let data = tu::read(folder.path()).unwrap();
     assert_eq!(data.name, "X_Y");
-    assert_eq!(data.node_offsets(), [0, 3, 5]);
+    assert_eq!(data.node_offsets()[..], [0, 3, 5]);
     assert_eq!(data.graph().indptr(), [0, 2, 3, 4, 5, 6]);
     assert_eq!(data.graph().indices(), [1, 2, 0, 0, 4, 3].map(NodeId));
     assert_eq!(data.labels().as_slice(), [1, 0]);

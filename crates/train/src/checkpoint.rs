@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Bytes, Tensor};
-use safetensors::{SafeTensorError, SafeTensors};
 use safetensors::tensor::{Dtype, TensorView, serialize};
+use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
 use crate::weights::{hash, load_weights, weights_to_bytes};
@@ -156,7 +156,8 @@ impl<'a> Checkpoint<'a> {
             return Err(Error::Weights { reason });
         }
         trainer.model = trainer.model.clone().map(&mut SetIds(&self.header.param_ids));
-        let optimizer = trainer.optimizer.state.clone().from_bytes(Bytes::from_bytes_vec(self.optimizer.to_vec()));
+        let optimizer =
+            trainer.optimizer.state.clone().from_bytes(Bytes::from_bytes_vec(self.optimizer.to_vec()));
         trainer.optimizer.state = optimizer.map_err(|error| Error::Weights { reason: error.to_string() })?;
         let header = self.header;
         let position = Position {

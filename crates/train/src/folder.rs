@@ -173,7 +173,11 @@ impl RunFolder {
         let line = serde_json::to_string(&line);
         let append = || {
             let line = line?;
-            OpenOptions::new().create(true).append(true).open(&path)?.write_all(format!("{line}\n").as_bytes())?;
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&path)?
+                .write_all(format!("{line}\n").as_bytes())?;
             Ok(line)
         };
         self.lines.push(append().map_err(|source| Error::Io { path: path.clone(), source })?);

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::{self, Checkpoint, Position, differences};
 use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
-    Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder, Summary,
-    Task, Trainer,
+    Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder,
+    Summary, Task, Trainer,
 };
 
 /// What makes two runs the same run, so that one may go on where the other stopped.
@@ -129,8 +129,7 @@ impl Run {
     pub fn checkpoint<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let n_ranks = trainer.comm().topology().world_size;
-        let bytes =
-            checkpoint::to_bytes(trainer, &self.position, &folder.lines, &self.identity, n_ranks)?;
+        let bytes = checkpoint::to_bytes(trainer, &self.position, &folder.lines, &self.identity, n_ranks)?;
         folder.write_checkpoint(&bytes)
     }
 

@@ -14,8 +14,8 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{
-    Counts, EpochReport, Error, Evaluation, FitConfig, FitReport, NodeClassification, Observer, OptimizerConfig,
-    Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
+    Counts, EpochReport, Error, Evaluation, FitConfig, FitReport, NodeClassification, Observer,
+    OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
 };
 
 const TRAIN: Pass = Pass::Train { epoch: 0 };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
+use kiln_dist::Solo;
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::{DeviceGraphs, ops};
@@ -17,9 +18,8 @@ use kiln_loader::{
 use kiln_nn::{Ctx, Epsilon, GinConfig, GraphModel, Mode, Readout};
 use kiln_sample::{RngKey, Seeds};
 use kiln_train::{
-    Counts, EpochReport, Evaluation, FitConfig, GraphClassification, GraphInput, Observer, OptimizerConfig,
-    Prediction, RunFolder, StepReport, TEST, Task, Trainer, VALIDATION, fit, test_best,
-    weights_to_bytes,
+    Counts, Evaluation, FitConfig, GraphClassification, GraphInput, OptimizerConfig, Prediction, Run,
+    RunFolder, RunIdentity, TEST, Task, Trainer, VALIDATION, fit, test_best, weights_to_bytes,
 };
 
 /// Graphs of undirected edges, with one number a node and a class each.
@@ -115,7 +115,8 @@ fn an_evaluation_names_graphs_by_their_positions() {
     let device = Device::flex();
     let model = sum_of_features(&device.clone().autodiff());
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let trainer = Trainer::new(GraphClassification::new(), model, &optimizer, device).unwrap();
+    let mut trainer =
+        Trainer::new(GraphClassification::new(), model, &optimizer, Box::new(Solo), device).unwrap();
     let mut said = Evaluation::default();
     let batches = [Ok(batch(&four(), &[3, 1])), Ok(batch(&four(), &[])), Ok(batch(&four(), &[0, 2]))];
     let visit = |input: &GraphInput, forward: &_| said.add(&input.items, &input.labels, forward);
@@ -139,14 +140,6 @@ fn a_class_without_an_output_is_refused() {
     task.forward(&model, &uploaded.input, &Ctx { key: RngKey::new(0), mode: Mode::Eval });
 }
 
-struct Silent;
-
-impl Observer for Silent {
-    fn step(&mut self, _: &StepReport) {}
-
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
-}
-
 /// Accuracy on graphs that were not trained on, of the best epoch's weights, which have the statistics of
 /// that epoch in them.
 fn check_learns(config: &GinConfig, n_epochs: usize) {
@@ -154,20 +147,24 @@ fn check_learns(config: &GinConfig, n_epochs: usize) {
     let model = config.init(RngKey::new(1), &device.clone().autodiff()).unwrap();
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let mut trainer =
-        Trainer::new(GraphClassification::new(), model, &optimizer, device).unwrap();
+        Trainer::new(GraphClassification::new(), model, &optimizer, Box::new(Solo), device).unwrap();
     let (train, val, test) = (loader(300, 0..160), loader(300, 160..220), loader(300, 220..300));
     let folder = tempfile::tempdir().unwrap();
-    let mut run = RunFolder::create(folder.path()).unwrap();
-    let validate = |trainer: &Trainer<_, _>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
-    let epochs = FitConfig { n_epochs, patience: None };
-    fit(&mut trainer, &train, epochs, validate, &mut run, &mut Silent).unwrap();
-    assert_eq!(run.best().unwrap().val_accuracy, 1.0, "{config:?}");
+    let mut run =
+        Run::start(&mut trainer, || RunFolder::create(folder.path()), RunIdentity::default()).unwrap();
+    let validate = |trainer: &mut Trainer<_>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+    let epochs = FitConfig { n_epochs, patience: None, checkpoint_every: None };
+    fit(&mut trainer, &train, epochs, validate, &mut run, &mut ()).unwrap();
+    assert_eq!(run.best().unwrap().val.accuracy(), 1.0, "{config:?}");
     let mut bytes = Vec::new();
-    let counts = test_best(trainer, &run, |trainer| {
+    let said = test_best(trainer, &run, |trainer| {
         bytes = weights_to_bytes(trainer.model()).unwrap();
-        trainer.evaluate(test.epoch(TEST), |_, _| ())
+        let mut said = Evaluation::default();
+        trainer
+            .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
+        Ok(said)
     });
-    assert_eq!(counts.unwrap().accuracy(), 1.0, "{config:?}");
+    assert_eq!(said.unwrap().metrics().accuracy, 1.0, "{config:?}");
     assert_eq!(bytes, std::fs::read(folder.path().join("best.safetensors")).unwrap());
 }
 

@@ -16,8 +16,9 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{
-    Counts, EpochReport, Error, Evaluation, FitConfig, NodeClassification, Observer, OptimizerConfig, Resumed, Run,
-    RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best, weights_to_bytes,
+    Counts, EpochReport, Error, Evaluation, FitConfig, NodeClassification, Observer, OptimizerConfig,
+    Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
+    weights_to_bytes,
 };
 
 type Nodes = Trainer<NodeClassification<Sage>>;
@@ -100,7 +101,9 @@ fn train(
         let weights = weights_to_bytes(trainer.model())?;
         let said = test_best(trainer, &run, |trainer| {
             let mut said = Evaluation::default();
-            trainer.evaluate(test.epoch(TEST), |input, forward| said.add(&input.seeds, &input.labels, forward))?;
+            trainer.evaluate(test.epoch(TEST), |input, forward| {
+                said.add(&input.seeds, &input.labels, forward)
+            })?;
             Ok(said)
         })?;
         let resumed = run.resumed();

@@ -12,8 +12,8 @@ use kiln_dist::Solo;
 use kiln_graph::NodeId;
 use kiln_nn::Ctx;
 use kiln_train::{
-    Counts, DeviceBatch, EpochReport, Error, FitReport, Forward, MemoryUse, Metrics, OptimizerConfig, Prediction, Run,
-    RunFolder, RunIdentity, Summary, Task, Timings, Trainer, load_weights, weights_to_bytes,
+    Counts, DeviceBatch, EpochReport, Error, FitReport, Forward, MemoryUse, Metrics, OptimizerConfig,
+    Prediction, Run, RunFolder, RunIdentity, Summary, Task, Timings, Trainer, load_weights, weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
 

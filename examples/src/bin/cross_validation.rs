@@ -63,14 +63,22 @@ fn main() -> anyhow::Result<()> {
     let mean = |epoch: usize| curves.iter().map(|fold| fold.paper[epoch]).sum::<f64>() / args.folds as f64;
     let best = (0..args.fit.epochs).max_by(|&one, &other| mean(one).total_cmp(&mean(other)));
     let best = best.context("no epochs")?;
-    let [paper, honest] = [curves.iter().map(|fold| fold.paper[best]).collect::<Vec<_>>(), curves.iter().map(|fold| fold.honest).collect()];
+    let [paper, honest] = [
+        curves.iter().map(|fold| fold.paper[best]).collect::<Vec<_>>(),
+        curves.iter().map(|fold| fold.honest).collect(),
+    ];
     say(format_args!("paper's protocol  {} in epoch {}", mean_and_deviation(&paper), best + 1));
     say(format_args!("inner validation  {}", mean_and_deviation(&honest)));
     Ok(())
 }
 
 /// The folds of one rank.
-fn rank(args: &Args, graphs: &Graphs, folds: &[Vec<NodeId>], comm: &dyn Communicator) -> anyhow::Result<Vec<Curves>> {
+fn rank(
+    args: &Args,
+    graphs: &Graphs,
+    folds: &[Vec<NodeId>],
+    comm: &dyn Communicator,
+) -> anyhow::Result<Vec<Curves>> {
     let topology = comm.topology();
     let own = (0..folds.len()).filter(|fold| fold % topology.world_size == topology.rank);
     own.map(|fold| {
@@ -81,15 +89,25 @@ fn rank(args: &Args, graphs: &Graphs, folds: &[Vec<NodeId>], comm: &dyn Communic
         let best = (0..args.fit.epochs).rev().max_by(|&one, &other| both[1][one].total_cmp(&both[1][other]));
         let honest = both[0][best.context("no epochs")?];
         let best_epoch = paper.iter().copied().fold(0.0, f64::max);
-        say(format_args!("fold {:2}  best epoch {best_epoch:.4}  with inner validation {honest:.4}", fold + 1));
+        say(format_args!(
+            "fold {:2}  best epoch {best_epoch:.4}  with inner validation {honest:.4}",
+            fold + 1
+        ));
         Ok(Curves { paper, honest })
-    }).collect()
+    })
+    .collect()
 }
 
 /// Trains on all folds but those left out; the accuracies on each of these after each epoch.
-fn train(args: &Args, graphs: &Graphs, folds: &[Vec<NodeId>], left_out: &[usize]) -> anyhow::Result<Vec<Vec<f64>>> {
+fn train(
+    args: &Args,
+    graphs: &Graphs,
+    folds: &[Vec<NodeId>],
+    left_out: &[usize],
+) -> anyhow::Result<Vec<Vec<f64>>> {
     let comm = Box::new(Solo);
-    let (items, ahead, device) = (args.run.items(comm.topology()), args.run.loader(), args.run.device.clone());
+    let (items, ahead, device) =
+        (args.run.items(comm.topology()), args.run.loader(), args.run.device.clone());
     let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
     let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
     let train = graphs.loader(&rest, items, ahead)?;

@@ -8,8 +8,8 @@
 use clap::Parser;
 use kiln_data::Split;
 use kiln_dist::Communicator;
-use kiln_examples::graphs::{GinArgs, GraphArgs, Graphs};
 use kiln_examples::args::{self, FitArgs, Settings};
+use kiln_examples::graphs::{GinArgs, GraphArgs, Graphs};
 use kiln_examples::run::RunArgs;
 use kiln_examples::{Progress, say};
 use kiln_graph::NodeId;
@@ -53,7 +53,8 @@ fn train(
     hash: &str,
     comm: Box<dyn Communicator>,
 ) -> anyhow::Result<()> {
-    let (items, ahead, device) = (args.run.items(comm.topology()), args.run.loader(), args.run.device.clone());
+    let (items, ahead, device) =
+        (args.run.items(comm.topology()), args.run.loader(), args.run.device.clone());
     let loader = |part: &[NodeId]| graphs.loader(part, items, ahead);
     let (train, val, test) = (loader(&split.train)?, loader(&split.val)?, loader(&split.test)?);
     let model = args.model.config(graphs).init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
@@ -67,7 +68,8 @@ fn train(
     let report = fit(&mut trainer, &train, args.fit.config(), validate, &mut run, &mut progress)?;
     let said = test_best(trainer, &run, |trainer| {
         let mut said = Evaluation::default();
-        trainer.evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
+        trainer
+            .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
         Ok(said)
     })?;
     let summary = run.finish(&said, &report, settings.started.elapsed())?;
