@@ -97,7 +97,7 @@ fn run<M: LayerWise>(
     test_best(trainer, &run, |trainer| {
         match args.eval.kind {
             Eval::Sampled => {
-                drop(trainer.evaluate(test_batches.epoch(TEST), |i, o| said.add(&i.seeds, &i.labels, o))?)
+                trainer.evaluate(test_batches.epoch(TEST), |i, o| said.add(&i.seeds, &i.labels, o))?;
             }
             Eval::Exact => said = Evaluation::of(&outputs(trainer)?, test, &data.labels)?,
         }
