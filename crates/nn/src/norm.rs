@@ -30,13 +30,16 @@ impl Norm {
 /// Burn tells the two apart by whether the device tracks gradients; here the mode decides, so that a
 /// prediction on a model that is being trained changes nothing. In training on a device without gradients
 /// the running statistics are used.
+///
+/// Burn holds each thread's last update back, and clones of a model share them: one thread at a time trains
+/// a model and its clones, and `Module::valid` is what others predict by.
 pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
     let [n_rows, _] = x.dims();
     match ctx.mode {
         _ if n_rows == 0 => x,
         Mode::Train => norm.forward(x),
         Mode::Eval => {
-            // Only the synced value has the last training step in it.
+            // Only the synced value has this thread's last training step in it.
             let (mean, variance) = (norm.running_mean.value_sync(), norm.running_var.value_sync());
             module::batch_norm(x, norm.gamma.val(), norm.beta.val(), mean, variance, norm.epsilon)
         }

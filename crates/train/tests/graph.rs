@@ -43,7 +43,7 @@ fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> Gr
 fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureSource> {
     let graph = |graph: u32| {
         let n_nodes = 4 + graph * 5 % 9;
-        let edge = |node: u32| if graph % 2 == 0 { (node, (node + 1) % n_nodes) } else { (0, node) };
+        let edge = |node: u32| if graph.is_multiple_of(2) { (node, (node + 1) % n_nodes) } else { (0, node) };
         (n_nodes, (graph % 2..n_nodes).map(edge).collect())
     };
     let graphs: Vec<_> = (0..n_graphs).map(graph).collect();
