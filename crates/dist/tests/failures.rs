@@ -118,6 +118,36 @@ fn a_dropped_communicator_ends_all() {
     assert!(error.to_string().ends_with(expected), "{error}");
 }
 
+#[test]
+fn a_step_told_in_a_channel_is_the_ranks() {
+    let (errors, _) = run(2, NEVER, |comm, rank| {
+        if rank == 1 {
+            comm.channel("x")?.at_step(7);
+            comm.channel("x")?.subgroup(&[1])?.at_step(9);
+            return Err("disk full".into());
+        }
+        let mut again = [comm.channel("x")?, comm.channel("x")?];
+        Ok(again[1].barrier(NEVER)?)
+    });
+    let expected = "barrier (collective 1 of channel \"x\" (taking 2)): rank 1 failed in step 9: disk full";
+    assert_eq!(errors[0].as_ref().unwrap().to_string(), expected);
+}
+
+#[test]
+fn what_was_given_is_as_it_was_after_an_error() {
+    let (_, outcome) = run(2, NEVER, |comm, rank| {
+        if rank == 1 {
+            return Err("disk full".into());
+        }
+        let (mut floats, mut bytes) = ([1.5, -2.0], vec![1, 2, 3]);
+        assert!(comm.all_reduce_sum(Reduce::F32(&mut floats)).is_err());
+        assert!(comm.broadcast(1, &mut bytes).is_err());
+        assert_eq!((floats, bytes), ([1.5, -2.0], vec![1, 2, 3]));
+        Ok(())
+    });
+    assert_eq!(outcome.unwrap_err().to_string(), "rank 1: disk full");
+}
+
 /// Where nobody tells of the ends of ranks, their drops do.
 #[test]
 fn dropped_communicators_are_heard_of_without_a_runner() {
