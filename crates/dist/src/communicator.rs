@@ -27,20 +27,21 @@ pub enum Reduce<'a> {
 /// One rank's way to the others of its group: collectives over host memory.
 ///
 /// A collective is a meeting: every rank of the group calls it, each the same ones in the same order, and
-/// none returns before all have come (which is all that [`Communicator::barrier`] is). `&mut self` keeps the
-/// order: one thread at a time, by type. Threads that need collectives of their own take a
-/// [`Communicator::channel`] each.
+/// none returns before all have come (which is all that [`Communicator::barrier`] is). It succeeds on all
+/// ranks or on none. `&mut self` keeps the order: one thread at a time, by type. Threads that need
+/// collectives of their own take a [`Communicator::channel`] each.
 ///
 /// # Errors
 /// Of every collective: another rank failed, panicked, left or did not come within the deadline; ranks met
-/// in different collectives, or in one with different lengths or element types. The error names the rank,
-/// the collective and the step. It is the end of the group: every later collective of any rank, in any
-/// channel or subgroup, gives an error too.
+/// in different collectives, or in one with different lengths, element types or roots. The error names the
+/// rank, the collective and the step. It is the end of the group: every later collective of any rank, in any
+/// channel or subgroup, gives an error too. Buffers are left as they were.
 pub trait Communicator: Debug + Send {
     /// Who this rank is in the group.
     fn topology(&self) -> Topology;
 
-    /// Says which training step this rank is in, for messages about it on other ranks.
+    /// Says which training step this rank is in, for messages about it on other ranks; for all its channels
+    /// and subgroups at once.
     fn at_step(&mut self, step: u64);
 
     /// Replaces each value by its sum over the ranks. All ranks give equally many, of one type.
@@ -68,21 +69,24 @@ pub trait Communicator: Debug + Send {
     /// See [`Communicator`]; also when there is no such rank.
     fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> Result<()>;
 
-    /// Waits for all ranks, at most for `deadline`, which takes the place of the group's own.
+    /// Waits for all ranks, at most for `deadline`, which takes the place of the group's own. Of ranks that
+    /// wait with different deadlines the shortest counts for all.
     ///
     /// # Errors
     /// See [`Communicator`].
     fn barrier(&mut self, deadline: Duration) -> Result<()>;
 
     /// The group of these ranks of this group, in this order: the first is its rank 0. The listed ranks
-    /// meet in it, each with the same list; the others need not call.
+    /// meet in it, each with the same list; the others need not call. It waits for nobody: a rank that
+    /// never calls is missed in the first collective. The same list again gives another group.
     ///
     /// # Errors
     /// When a rank stands twice or does not exist, or this one is not in the list.
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>>;
 
     /// The same group once more, for another thread of each rank: its collectives are counted apart. Ranks
-    /// find each other by the name; a name taken again gives another channel.
+    /// find each other by the name; a name taken again gives another channel. It waits for nobody: a rank
+    /// that never takes the name is missed in the first collective.
     ///
     /// # Errors
     /// See [`Communicator`].

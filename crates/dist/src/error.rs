@@ -118,7 +118,7 @@ pub enum Cause {
     },
     /// Two ranks met in different collectives.
     Mismatch {
-        /// The collective of the rank that had come first.
+        /// The collective of a rank that had come before.
         meeting: Box<Meeting>,
         /// That rank.
         rank: usize,

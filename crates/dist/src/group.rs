@@ -207,17 +207,13 @@ impl Group {
 
     /// A name for messages, by the ranks of the world.
     fn name_of(&self, origin: &Origin, ranks: &[usize]) -> String {
-        let mut name = match &origin.birth {
+        let name = match &origin.birth {
             Birth::Channel(name) => format!("channel {name:?}"),
             Birth::Subgroup(_) => format!("subgroup {ranks:?}"),
         };
-        if origin.nth > 0 {
-            name += &format!(" taken for the {}. time", origin.nth + 1);
-        }
-        if !self.name.is_empty() {
-            name += &format!(" of {}", self.name);
-        }
-        name
+        let taking = if origin.nth > 0 { format!(" (taking {})", origin.nth + 1) } else { String::new() };
+        let parent = if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) };
+        name + &taking + &parent
     }
 
     fn member(&self, rank: usize) -> Option<usize> {

@@ -16,6 +16,9 @@ use crate::{Communicator, Solo, ThreadGroup};
 /// The largest number of threads that is taken, of all ranks: more is a slip of the keyboard.
 const MAX_THREADS: usize = 1024;
 
+/// Stack of a thread: as much as a main thread has, so that what runs there runs in a rank.
+const STACK_BYTES: usize = 8 << 20;
+
 /// How many ranks a program has, and of what size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
@@ -23,7 +26,8 @@ pub struct Ranks {
     pub n_ranks: usize,
     /// Threads of each rank's pool, at least 1; with all ranks together 1,024 at most.
     pub threads_per_rank: usize,
-    /// How long a rank waits in a collective for the others before it gives up.
+    /// How long a rank waits in a collective for the others before it gives up. Where one works alone for
+    /// longer, let all meet in a [`Communicator::barrier`] with a deadline of its own after it.
     pub deadline: Duration,
 }
 
@@ -71,7 +75,7 @@ impl Ranks {
     pub fn machine_pool(&self) -> Result<ThreadPool, RankError> {
         let n_threads = self.n_threads()?;
         let named = ThreadPoolBuilder::new().thread_name(|thread| format!("kiln-machine-{thread}"));
-        named.num_threads(n_threads).build().map_err(RankError::Pool)
+        named.num_threads(n_threads).stack_size(STACK_BYTES).build().map_err(RankError::Pool)
     }
 
     /// The threads of all ranks together.
@@ -127,6 +131,7 @@ impl<R: Send, B: Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync> Run<B>
         let watch = Arc::clone(&self.watch);
         let pool = ThreadPoolBuilder::new()
             .num_threads(self.threads_per_rank)
+            .stack_size(STACK_BYTES)
             .thread_name(move |thread| format!("kiln-rank-{rank}-{thread}"))
             .panic_handler(move |payload| watch.stray(rank, message(payload)));
         let outcome = pool.build_scoped(|thread| thread.run(), |pool| pool.install(|| self.body(rank, comm)));
@@ -267,4 +272,23 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
         rest = source.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The system refuses a thread with more stack than there are addresses.
+    #[test]
+    fn a_thread_that_cannot_be_started_leaves_nobody_waiting() {
+        let never = Duration::from_secs(1_000_000);
+        let ranks = Ranks { n_ranks: 4, threads_per_rank: 1, deadline: never };
+        let builder =
+            |rank| thread::Builder::new().stack_size(if rank == 2 { usize::MAX / 4 } else { 1 << 16 });
+        let outcome = ranks.run_in(builder, |mut comm| Ok(comm.barrier(never)?));
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, RankError::Rank { rank: 2, n_ranks: 4, failure: Failure::Spawn(_) }));
+        let expected = "rank 2: its thread could not be started: ask for fewer threads";
+        assert_eq!((error.to_string().as_str(), error.source().is_some()), (expected, true));
+    }
 }

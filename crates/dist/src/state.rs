@@ -270,3 +270,131 @@ impl State {
         Arc::clone(self.over.insert(Arc::new(cause)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::Birth;
+
+    const WORLD: GroupId = GroupId::WORLD;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn channel(parent: GroupId, nth: u64) -> Origin {
+        Origin { parent, birth: Birth::Channel("x".to_owned()), nth }
+    }
+
+    /// The first collective of the group, a barrier.
+    fn arrive(state: &mut State, group: GroupId, rank: usize, now: Instant) -> Result<u64, Arc<Cause>> {
+        let arrival = Arrival { call: Call::Barrier, number: 1, payload: Arc::new(()) };
+        state.arrive(Seat { group, rank }, arrival, now)
+    }
+
+    fn leave(state: &mut State, group: GroupId, rank: usize, now: Instant) {
+        state.leave(Seat { group, rank }, Farewell::Dropped, now);
+    }
+
+    fn over(state: &State) -> String {
+        state.over().map_or(String::new(), |cause| cause.to_string())
+    }
+
+    #[test]
+    fn the_rank_that_waits_nowhere_is_named() {
+        let now = Instant::now();
+        let mut state = State::new(4, None);
+        let pair = Origin { parent: WORLD, birth: Birth::Subgroup(vec![1, 3]), nth: 0 };
+        let pair = state.take_seat(1, pair);
+        arrive(&mut state, WORLD, 0, now).unwrap();
+        arrive(&mut state, pair, 1, now).unwrap();
+        state.give_up(Seat { group: WORLD, rank: 0 }, SECOND);
+        let expected = "rank 2, last seen before its first step, did not come to barrier (collective 1) within 1s; \
+                        find what held it up, or give a longer deadline; nor did ranks [1, 3] come";
+        assert_eq!(over(&state), expected);
+    }
+
+    #[test]
+    fn a_rank_that_waits_elsewhere_is_told_with_the_place() {
+        let now = Instant::now();
+        let mut state = State::new(2, None);
+        let group = state.take_seat(1, channel(WORLD, 0));
+        arrive(&mut state, WORLD, 0, now).unwrap();
+        arrive(&mut state, group, 1, now).unwrap();
+        state.give_up(Seat { group, rank: 1 }, SECOND);
+        let expected = "rank 0, last seen before its first step, did not come to barrier (collective 1 of channel \
+                        \"x\") within 1s; it waits in barrier (collective 1)";
+        assert_eq!(over(&state), expected);
+    }
+
+    /// A channel for each epoch costs nothing when it is over.
+    #[test]
+    fn groups_that_all_have_left_are_forgotten() {
+        let now = Instant::now();
+        let mut state = State::new(2, None);
+        for nth in 0..3 {
+            for rank in 0..2 {
+                let group = state.take_seat(rank, channel(WORLD, nth));
+                leave(&mut state, group, rank, now);
+            }
+            assert_eq!(state.groups.len(), 1);
+        }
+        // Rank 1 never comes into this one; that it has left the world is as good.
+        let group = state.take_seat(0, channel(WORLD, 3));
+        leave(&mut state, group, 0, now);
+        leave(&mut state, WORLD, 1, now);
+        assert_eq!(state.groups.len(), 1);
+        leave(&mut state, WORLD, 0, now);
+        assert!(state.groups.is_empty() && state.over().is_none());
+    }
+
+    #[test]
+    fn a_rank_that_left_the_parent_is_not_waited_for() {
+        let now = Instant::now();
+        for takes_before in [true, false] {
+            let mut state = State::new(2, None);
+            if takes_before {
+                state.take_seat(0, channel(WORLD, 0));
+            }
+            leave(&mut state, WORLD, 1, now);
+            let group = state.take_seat(0, channel(WORLD, 0));
+            arrive(&mut state, group, 0, now).unwrap();
+            assert_eq!(state.over().map(|cause| cause.rank()), Some(1));
+        }
+    }
+
+    /// Drops come before the body's end is known. The end says why.
+    #[test]
+    fn the_end_of_a_body_says_more_than_its_drops() {
+        let now = Instant::now();
+        let failed = || Ending::Failed("disk full".to_owned());
+        for is_first in [true, false] {
+            let mut state = State::new(2, Some(SECOND));
+            if is_first {
+                leave(&mut state, WORLD, 1, now);
+            }
+            arrive(&mut state, WORLD, 0, now).unwrap();
+            leave(&mut state, WORLD, 1, now);
+            state.look(now + SECOND / 2);
+            assert_eq!((over(&state).as_str(), state.looks_again()), ("", Some(now + SECOND)));
+            state.end_body(1, failed(), now + SECOND / 2);
+            assert_eq!(over(&state), "rank 1 failed before its first step: disk full");
+        }
+        let mut state = State::new(2, Some(SECOND));
+        arrive(&mut state, WORLD, 0, now).unwrap();
+        leave(&mut state, WORLD, 1, now);
+        state.look(now + SECOND);
+        assert!(matches!(state.over().map(Arc::as_ref), Some(Cause::Left { rank: 1, .. })));
+        state.end_body(1, failed(), now + SECOND);
+        assert!(matches!(state.over().map(Arc::as_ref), Some(Cause::Left { rank: 1, .. })));
+    }
+
+    /// What a rank brought that waits, and whose body then ends, is not given to the others.
+    #[test]
+    fn a_body_that_ends_takes_its_threads_out_of_collectives() {
+        let now = Instant::now();
+        let mut state = State::new(2, Some(SECOND));
+        arrive(&mut state, WORLD, 1, now).unwrap();
+        state.end_body(1, Ending::Returned, now);
+        assert!(state.why_not(Seat { group: WORLD, rank: 1 }).is_some() && state.over().is_none());
+        arrive(&mut state, WORLD, 0, now).unwrap();
+        assert!(matches!(state.over().map(Arc::as_ref), Some(Cause::Left { rank: 1, .. })));
+    }
+}

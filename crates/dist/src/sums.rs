@@ -36,10 +36,10 @@ impl Number for u64 {
 pub(crate) struct Sums<T> {
     /// This rank's values. Nobody else holds them when a sum is over: each rank lets go of them before it
     /// gives its share.
-    values: Arc<Vec<T>>,
+    pub(crate) values: Arc<Vec<T>>,
     /// The sums of this rank's share. Nobody else holds them when they are written the next time: each
     /// rank lets go of them before it gives its next values.
-    share: Arc<Vec<T>>,
+    pub(crate) share: Arc<Vec<T>>,
 }
 
 impl<T> Default for Sums<T> {

@@ -18,12 +18,11 @@ use crate::{Communicator, Error, Reduce, Result, Topology};
 /// A rank that waits sleeps, so that ranks may be more than cores. Sums keep two buffers for the next one,
 /// as large as the largest so far and its share; everything else is freed when all ranks have it.
 ///
-/// [`Communicator::channel`] and [`Communicator::subgroup`] do not meet: the first collective does, and
-/// says so when a rank never took the same. The `n`-th taking of a name, or of a list, by one rank is that
-/// of the others. Both outlive what they were taken from, and may be taken from each other.
+/// The `n`-th taking of a channel's name, or of a subgroup's list, by one rank is that of the others. Both
+/// outlive what they were taken from, and may be taken from each other.
 ///
-/// Dropping it is leaving: as soon as another rank is or comes in a collective of the group, that is an
-/// error on all ranks.
+/// Dropping it is leaving the group, and an error on all ranks as soon as another one waits there: within a
+/// second, in which those that [`Ranks`](crate::Ranks) runs may tell of the error or panic behind it.
 pub struct ThreadGroup {
     place: Place,
     f32_sums: Sums<f32>,
@@ -195,5 +194,35 @@ impl Drop for Place {
     fn drop(&mut self) {
         let farewell = if thread::panicking() { Farewell::Panicking } else { Farewell::Dropped };
         self.world.leave(self.seat, farewell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody holds on to a rank's buffers when it writes them again, so that they stay where they are.
+    #[test]
+    fn sums_use_their_buffers_again() {
+        let comms = ThreadGroup::new(3, Duration::from_secs(1_000_000));
+        thread::scope(|scope| {
+            for mut comm in comms {
+                scope.spawn(move || {
+                    let mut places = BTreeSet::new();
+                    for _ in 0..100 {
+                        comm.all_reduce_sum(Reduce::F32(&mut [1.0; 100])).unwrap();
+                        let Sums { values, share } = &comm.f32_sums;
+                        places.insert((
+                            Arc::as_ptr(values),
+                            values.as_ptr(),
+                            Arc::as_ptr(share),
+                            share.as_ptr(),
+                        ));
+                        assert_eq!((values.len(), Arc::strong_count(values)), (100, 1));
+                    }
+                    assert_eq!(places.len(), 1);
+                });
+            }
+        });
     }
 }
