@@ -47,11 +47,13 @@ impl Curves {
         self.chart(
             &left,
             "mean loss",
+            SeriesLabelPosition::UpperRight,
             [("training", TRAIN, |p| p.train_loss), ("validation", VALIDATION, |p| p.val_loss)],
         )?;
         self.chart(
             &right,
             "accuracy",
+            SeriesLabelPosition::LowerRight,
             [("training", TRAIN, |p| p.train_accuracy), ("validation", VALIDATION, |p| p.val_accuracy)],
         )?;
         canvas.present()?;
@@ -62,6 +64,7 @@ impl Curves {
         &self,
         area: &DrawingArea<SVGBackend<'_>, Shift>,
         title: &str,
+        legend_position: SeriesLabelPosition,
         series: [Series; 2],
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let values = self.points.iter().flat_map(|point| series.map(|(_, _, value)| value(point)));
@@ -84,7 +87,7 @@ impl Curves {
             let legend = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2));
             chart.draw_series(line)?.label(name).legend(legend);
         }
-        let labels = chart.configure_series_labels().background_style(WHITE.mix(0.8)).draw();
-        Ok(labels?)
+        let mut labels = chart.configure_series_labels();
+        Ok(labels.position(legend_position).background_style(WHITE.mix(0.8)).draw()?)
     }
 }
