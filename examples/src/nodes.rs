@@ -9,7 +9,7 @@ use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, Loader, NodeFetch, Pass};
 use kiln_nn::LayerWise;
 use kiln_sample::BlockSampler;
-use kiln_train::{NodeClassification, TEST, Trainer, VALIDATION, fit, test_best};
+use kiln_train::{About, NodeClassification, TEST, Trainer, VALIDATION, fit, test_best};
 
 use crate::args::{FitArgs, Settings};
 use crate::run::RunArgs;
@@ -78,7 +78,9 @@ impl NodeProgram<'_> {
         let judge = |trainer: &mut Trainer<_>| self.judge.evaluate(trainer, &test_batches, TEST, test);
         let said = test_best(trainer, &run, judge)?;
         report.peak_memory = report.peak_memory.max(self.judge.peak_memory());
-        let summary = run.finish(&said, &report, self.settings.started.elapsed())?;
+        let title = format!("{} on {}", self.name, self.data.name);
+        let (class_names, elapsed) = (&self.data.class_names, self.settings.started.elapsed());
+        let summary = run.finish(&said, &report, &About { title: &title, class_names, elapsed })?;
         if let (Some(summary), Some(folder), Some(progress)) = (summary, run.folder(), progress) {
             progress.finish();
             say(format_args!("{summary}\nfiles           {}", folder.path().display()));

@@ -24,7 +24,8 @@ fn summary(folder: &Path) -> serde_json::Value {
 /// One epoch on real data with dropout: the weights' hash.
 fn weights_hash(folder: &Path, workers: &str, threads: &str) -> String {
     let out = folder.join(format!("{workers}-{threads}"));
-    let flags = ["--epochs", "1", "--seed", "3", "--workers", workers, "--threads-per-rank", threads, "--out"];
+    let flags =
+        ["--epochs", "1", "--seed", "3", "--workers", workers, "--threads-per-rank", threads, "--out"];
     let output = run(&[&flags[..], &[out.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     summary(&out)["weights_hash"].as_str().unwrap().to_owned()

@@ -56,7 +56,7 @@ impl GinConfig {
     /// The GIN of DGL's tutorial on graph classification by several GPUs: a [`GinConv`] of one dense layer
     /// `d_in -> hidden`, ReLU, another `hidden -> n_classes`, and the sum of its rows for each graph.
     /// Neighbours are summed, epsilon is 0 and fixed, and nothing is normalised. The tutorial's `hidden`
-    /// is 16.
+    /// is its number of classes, 2.
     pub fn simplified(d_in: usize, hidden: usize, n_classes: usize) -> Self {
         Self {
             n_layers: 2,

@@ -1,16 +1,16 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::{Error, Result};
+use crate::{EpochRow, Error, Result};
 
 /// One epoch of the learning curves.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Point {
-    pub(crate) epoch: usize,
-    pub(crate) train_loss: f64,
-    pub(crate) val_loss: f64,
-    pub(crate) train_accuracy: f64,
-    pub(crate) val_accuracy: f64,
+struct Point {
+    epoch: usize,
+    train_loss: f64,
+    val_loss: f64,
+    train_accuracy: f64,
+    val_accuracy: f64,
 }
 
 /// Loss and accuracy over the epochs.
@@ -26,8 +26,13 @@ const TRAIN: RGBColor = RGBColor(0x1b, 0x6c, 0xa8);
 const VALIDATION: RGBColor = RGBColor(0xd1, 0x49, 0x5b);
 
 impl Curves {
-    pub(crate) fn new(points: Vec<Point>) -> Self {
-        Self { points }
+    /// Of these epochs.
+    pub(crate) fn of(epochs: &[EpochRow]) -> Self {
+        let point = |row: &EpochRow| {
+            let &EpochRow { epoch, train_loss, val_loss, train_accuracy, val_accuracy, .. } = row;
+            Point { epoch, train_loss, val_loss, train_accuracy, val_accuracy }
+        };
+        Self { points: epochs.iter().map(point).collect() }
     }
 
     /// Both charts beside each other, as SVG.
@@ -47,11 +52,13 @@ impl Curves {
         self.chart(
             &left,
             "mean loss",
+            SeriesLabelPosition::UpperRight,
             [("training", TRAIN, |p| p.train_loss), ("validation", VALIDATION, |p| p.val_loss)],
         )?;
         self.chart(
             &right,
             "accuracy",
+            SeriesLabelPosition::LowerRight,
             [("training", TRAIN, |p| p.train_accuracy), ("validation", VALIDATION, |p| p.val_accuracy)],
         )?;
         canvas.present()?;
@@ -62,6 +69,7 @@ impl Curves {
         &self,
         area: &DrawingArea<SVGBackend<'_>, Shift>,
         title: &str,
+        legend_position: SeriesLabelPosition,
         series: [Series; 2],
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let values = self.points.iter().flat_map(|point| series.map(|(_, _, value)| value(point)));
@@ -84,7 +92,7 @@ impl Curves {
             let legend = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2));
             chart.draw_series(line)?.label(name).legend(legend);
         }
-        let labels = chart.configure_series_labels().background_style(WHITE.mix(0.8)).draw();
-        Ok(labels?)
+        let mut labels = chart.configure_series_labels();
+        Ok(labels.position(legend_position).background_style(WHITE.mix(0.8)).draw()?)
     }
 }

@@ -3,7 +3,7 @@ use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::NodeId;
 
 use crate::classification::predicted_class;
-use crate::{Confusion, Counts, Error, Forward, Metrics, Prediction, Result, roc_auc};
+use crate::{Confusion, ConfusionMatrix, Counts, Error, Forward, Metrics, Prediction, Result, roc_auc};
 
 /// Nodes whose rows are held at once where only counts are asked for.
 const NODES_AT_ONCE: usize = 4096;
@@ -162,6 +162,15 @@ impl Evaluation {
             confusion.add(label as u32, predicted_class(row));
         }
         confusion
+    }
+
+    /// Labels against predictions, with every cell: which class was taken for which.
+    pub fn confusion_matrix(&self) -> ConfusionMatrix {
+        let mut matrix = ConfusionMatrix::new(self.n_classes);
+        for (row, &label) in self.rows().zip(&self.labels) {
+            matrix.add(label as u32, predicted_class(row));
+        }
+        matrix
     }
 
     /// The area under the ROC curve: for two classes that of class 1's probability, for more the mean over

@@ -1,12 +1,16 @@
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::curves::{Curves, Point};
+use crate::curves::Curves;
 use crate::weights::hash;
-use crate::{Best, Counts, EpochReport, Error, Prediction, Result, Summary, Timings};
+use crate::{
+    Best, ConfusionMatrix, Counts, EpochReport, EpochRow, Error, Prediction, ReportPage, Result, Summary,
+    Timings,
+};
 
 /// Where the last checkpoint stands in a run folder.
 const CHECKPOINT: &str = "last/checkpoint.safetensors";
@@ -22,6 +26,7 @@ const CHECKPOINT: &str = "last/checkpoint.safetensors";
 /// | `last/checkpoint.safetensors` | what a stopped run goes on from |
 /// | `test_predictions.csv` | each test item with its class and the predicted one |
 /// | `summary.json` | the result |
+/// | `report.html` | all of it on one page |
 ///
 /// Every file but `metrics.jsonl`, which grows, is written under another name, brought to the disk and then
 /// renamed, so that what stands there is whole, whenever the process or the machine stops.
@@ -33,7 +38,7 @@ pub struct RunFolder {
 }
 
 /// A line of `metrics.jsonl`.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct EpochLine {
     epoch: usize,
     train_loss: f64,
@@ -43,7 +48,6 @@ struct EpochLine {
     n_steps: usize,
     seconds: f64,
     seeds_per_second: f64,
-    #[serde(skip_deserializing)]
     stage_seconds: Timings,
     peak_rss_anon_bytes: u64,
     peak_rss_mapped_bytes: u64,
@@ -154,7 +158,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Drawing`].
-    pub(crate) fn record(&mut self, epoch: usize, train: &EpochReport, val: &Counts) -> Result<()> {
+    pub fn record(&mut self, epoch: usize, train: &EpochReport, val: &Counts) -> Result<()> {
         let seconds = train.wall.as_secs_f64();
         let line = EpochLine {
             epoch,
@@ -185,18 +189,18 @@ impl RunFolder {
     }
 
     fn draw(&self) -> Result<()> {
-        if self.lines.is_empty() {
-            return Ok(());
+        match self.epochs()? {
+            epochs if epochs.is_empty() => Ok(()),
+            epochs => self.write("curves.svg", Curves::of(&epochs).to_svg()?.as_bytes()),
         }
-        let lines = self.lines.iter().filter_map(|line| serde_json::from_str::<EpochLine>(line).ok());
-        let points = lines.map(|line| Point {
-            epoch: line.epoch,
-            train_loss: line.train_loss,
-            val_loss: line.val_loss,
-            train_accuracy: line.train_accuracy,
-            val_accuracy: line.val_accuracy,
-        });
-        self.write("curves.svg", Curves::new(points.collect()).to_svg()?.as_bytes())
+    }
+
+    /// The lines of `metrics.jsonl`, read back.
+    fn epochs(&self) -> Result<Vec<EpochRow>> {
+        let row = |line: &String| serde_json::from_str(line);
+        let rows: serde_json::Result<_> = self.lines.iter().map(row).collect();
+        let path = self.path.join("metrics.jsonl");
+        rows.map_err(|error| Error::BadFile { path, reason: error.to_string() })
     }
 
     /// Keeps these bytes as the best epoch's parameters.
@@ -240,6 +244,41 @@ impl RunFolder {
     /// [`Error::Io`].
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
         self.write_json("summary.json", summary)
+    }
+
+    /// Writes `report.html`: the run as its files have it, with what it said of the test split.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::BadFile`] or [`Error::Drawing`].
+    pub fn write_report(
+        &self,
+        title: &str,
+        summary: &Summary,
+        confusion: ConfusionMatrix,
+        class_names: &[String],
+    ) -> Result<()> {
+        let page = ReportPage {
+            title: title.to_owned(),
+            config: self.config()?,
+            epochs: self.epochs()?,
+            summary: summary.clone(),
+            confusion: Some(confusion),
+            class_names: class_names.to_vec(),
+        };
+        self.write("report.html", page.to_html()?.as_bytes())
+    }
+
+    /// What stands in `config.json`, a setting an entry.
+    fn config(&self) -> Result<BTreeMap<String, String>> {
+        let path = self.path.join("config.json");
+        let text = fs::read_to_string(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let config = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
+        let config = config.map_err(|error| Error::BadFile { path, reason: error.to_string() })?;
+        let plain = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        Ok(config.into_iter().map(|(name, value)| (name, plain(value))).collect())
     }
 
     fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {

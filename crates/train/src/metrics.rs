@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 /// The metrics of a classifier on a split.
@@ -44,6 +45,23 @@ impl Confusion {
         self.predicted[predicted as usize] += 1;
     }
 
+    /// Classes, those without items included.
+    pub fn n_classes(&self) -> usize {
+        self.hits.len()
+    }
+
+    /// What the counts say of one class.
+    ///
+    /// # Panics
+    /// When it is not a class.
+    pub fn scores(&self, class: u32) -> ClassScores {
+        let class = class as usize;
+        let (hits, n_labelled, n_predicted) = (self.hits[class], self.labelled[class], self.predicted[class]);
+        let share = |of: u64| (0 < of).then(|| hits as f64 / of as f64);
+        let (precision, recall) = (share(n_predicted), share(n_labelled));
+        ClassScores { n_labelled, n_predicted, precision, recall, f1: f1(hits, n_labelled + n_predicted) }
+    }
+
     /// Fraction predicted right; NaN without items.
     pub fn accuracy(&self) -> f64 {
         let [hits, labelled] = [&self.hits, &self.labelled].map(|counts| counts.iter().sum::<u64>());
@@ -64,10 +82,8 @@ impl Confusion {
     /// neither a label nor a prediction are left out, as scikit-learn's `f1_score(average="macro")` does.
     /// `None` without items.
     pub fn f1_macro(&self) -> Option<f64> {
-        let margins = self.labelled.iter().zip(&self.predicted);
-        let classes = self.hits.iter().zip(margins);
-        let of_classes: Vec<f64> =
-            classes.filter_map(|(&hits, (labelled, predicted))| f1(hits, labelled + predicted)).collect();
+        let classes = 0..self.n_classes() as u32;
+        let of_classes: Vec<f64> = classes.filter_map(|class| self.scores(class).f1).collect();
         (!of_classes.is_empty()).then(|| of_classes.iter().sum::<f64>() / of_classes.len() as f64)
     }
 }
@@ -87,6 +103,91 @@ impl AddAssign<&Confusion> for Confusion {
             for (sum, count) in sums.iter_mut().zip(counts) {
                 *sum += count;
             }
+        }
+    }
+}
+
+/// What a classifier made of one class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClassScores {
+    /// Items of it.
+    pub n_labelled: u64,
+    /// Items that were predicted to be of it.
+    pub n_predicted: u64,
+    /// Fraction right of those predicted; `None` when none was.
+    pub precision: Option<f64>,
+    /// Fraction right of its items; `None` when it has none.
+    pub recall: Option<f64>,
+    /// `2 TP / (2 TP + FP + FN)`; `None` when it is neither a label nor a prediction.
+    pub f1: Option<f64>,
+}
+
+/// A confusion matrix: labels against predictions, with its margins. Only the cells that are not zero are
+/// held, so that thousands of classes take no more memory than their items do. Those of batches and of
+/// ranks add up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfusionMatrix {
+    margins: Confusion,
+    /// Items by label and prediction; never zero.
+    cells: BTreeMap<(u32, u32), u64>,
+}
+
+/// A class that was taken for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfusedPair {
+    /// The items' class.
+    pub label: u32,
+    /// What they were predicted to be.
+    pub predicted: u32,
+    /// How many they are.
+    pub n_items: u64,
+}
+
+impl ConfusionMatrix {
+    /// Of no items yet.
+    pub fn new(n_classes: usize) -> Self {
+        Self { margins: Confusion::new(n_classes), cells: BTreeMap::new() }
+    }
+
+    /// Takes an item.
+    ///
+    /// # Panics
+    /// When one of the two is not a class.
+    pub fn add(&mut self, label: u32, predicted: u32) {
+        self.margins.add(label, predicted);
+        *self.cells.entry((label, predicted)).or_default() += 1;
+    }
+
+    /// The counts of each class.
+    pub fn margins(&self) -> &Confusion {
+        &self.margins
+    }
+
+    /// Items of a class that were predicted to be of another, or of the same.
+    pub fn count(&self, label: u32, predicted: u32) -> u64 {
+        self.cells.get(&(label, predicted)).copied().unwrap_or(0)
+    }
+
+    /// The mistakes that were made most often, at most `n_pairs`; among those made as often, in the order
+    /// of the labels and then of the predictions.
+    pub fn most_confused(&self, n_pairs: usize) -> Vec<ConfusedPair> {
+        let mistakes = self.cells.iter().filter(|((label, predicted), _)| label != predicted);
+        let mut pairs: Vec<ConfusedPair> = mistakes
+            .map(|(&(label, predicted), &n_items)| ConfusedPair { label, predicted, n_items })
+            .collect();
+        pairs.sort_by_key(|pair| std::cmp::Reverse(pair.n_items));
+        pairs.truncate(n_pairs);
+        pairs
+    }
+}
+
+impl AddAssign<&ConfusionMatrix> for ConfusionMatrix {
+    /// # Panics
+    /// When the numbers of classes differ.
+    fn add_assign(&mut self, other: &ConfusionMatrix) {
+        self.margins += &other.margins;
+        for (&pair, n_items) in &other.cells {
+            *self.cells.entry(pair).or_default() += n_items;
         }
     }
 }

@@ -32,6 +32,17 @@ pub struct Run {
     folder: Option<RunFolder>,
 }
 
+/// What a run's report says besides what the run knows.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    /// What was trained on what.
+    pub title: &'a str,
+    /// The classes' names, by class; a class without one goes by its number.
+    pub class_names: &'a [String],
+    /// How long the run took.
+    pub elapsed: Duration,
+}
+
 /// Where a run went on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resumed {
@@ -186,22 +197,23 @@ impl Run {
         load_weights(&mut trainer.model, bytes)
     }
 
-    /// Writes the predictions and the summary of a run that took `elapsed`, on the first rank, and gives what
-    /// it wrote; `None` on the others.
+    /// Writes the predictions, the summary and the report page of a run that took `elapsed`, on the first rank,
+    /// and gives the summary; `None` on the others.
     ///
     /// # Errors
-    /// [`Error::NoEpoch`] or [`Error::Io`].
+    /// [`Error::NoEpoch`], and what writing the files says.
     pub fn finish(
         &self,
         said: &Evaluation,
         report: &FitReport,
-        elapsed: Duration,
+        about: &About<'_>,
     ) -> Result<Option<Summary>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
         folder.write_predictions(&said.predictions())?;
-        let summary = Summary::new(&said.metrics(), self.best()?, &report, elapsed);
+        let summary = Summary::new(&said.metrics(), self.best()?, &report, about.elapsed);
         folder.write_summary(&summary)?;
+        folder.write_report(about.title, &summary, said.confusion_matrix(), about.class_names)?;
         Ok(Some(summary))
     }
 }

@@ -6,7 +6,9 @@
 use burn::tensor::{Device, Tensor};
 use kiln_feature::{Dense, Labels};
 use kiln_graph::NodeId;
-use kiln_train::{Confusion, Evaluation, Forward, Metrics, Prediction, roc_auc};
+use kiln_train::{
+    ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Forward, Metrics, Prediction, roc_auc,
+};
 
 /// A few additions and divisions of numbers of about 1 in f64.
 const TOLERANCE: f64 = 1e-12;
@@ -48,6 +50,47 @@ fn confusions_of_batches_and_ranks_add_up() {
     sum += &rest;
     assert_eq!(sum, confusion(4, &pairs));
     assert_ne!(sum.f1_macro(), Some(mean));
+}
+
+fn matrix(n_classes: usize, pairs: &[(u32, u32)]) -> ConfusionMatrix {
+    let mut matrix = ConfusionMatrix::new(n_classes);
+    for &(label, predicted) in pairs {
+        matrix.add(label, predicted);
+    }
+    matrix
+}
+
+#[test]
+fn the_matrix_has_the_cells_of_its_margins() {
+    let pairs = [(0, 0), (0, 1), (1, 1), (1, 1), (2, 0), (2, 0), (0, 1), (2, 1)];
+    let all = matrix(4, &pairs);
+    let cells: Vec<u64> = (0..16).map(|cell| all.count(cell / 4, cell % 4)).collect();
+    assert_eq!(cells, [1, 2, 0, 0, 0, 2, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(all.margins(), &confusion(4, &pairs));
+    let pair = |label, predicted, n_items| ConfusedPair { label, predicted, n_items };
+    assert_eq!(all.most_confused(10), [pair(0, 1, 2), pair(2, 0, 2), pair(2, 1, 1)]);
+    assert_eq!(all.most_confused(1), [pair(0, 1, 2)]);
+
+    let mut sum = matrix(4, &pairs[..3]);
+    sum += &matrix(4, &pairs[3..]);
+    assert_eq!(sum, all);
+}
+
+#[test]
+fn a_class_that_is_nowhere_has_no_scores() {
+    let all = confusion(4, &[(0, 0), (0, 1), (1, 1), (1, 1), (2, 0)]);
+    let scores = |n_labelled, n_predicted, precision, recall, f1| ClassScores {
+        n_labelled,
+        n_predicted,
+        precision,
+        recall,
+        f1,
+    };
+    assert_eq!(all.n_classes(), 4);
+    assert_eq!(all.scores(0), scores(2, 2, Some(0.5), Some(0.5), Some(0.5)));
+    assert_eq!(all.scores(1), scores(2, 3, Some(2.0 / 3.0), Some(1.0), Some(0.8)));
+    assert_eq!(all.scores(2), scores(1, 0, None, Some(0.0), Some(0.0)));
+    assert_eq!(all.scores(3), scores(0, 0, None, None, None));
 }
 
 #[test]
@@ -112,6 +155,8 @@ fn many_classes_are_each_against_the_rest_and_absent_ones_left_out() {
     let Metrics { accuracy, f1_macro, f1_micro, .. } = some.metrics();
     assert_eq!((accuracy, f1_micro), (0.5, Some(0.5)));
     close(f1_macro, (0.5 + 2.0 / 3.0) / 3.0);
+    assert_eq!(some.confusion_matrix(), matrix(3, &[(0, 0), (0, 2), (1, 0), (1, 1)]));
+    assert_eq!(some.confusion_matrix().margins(), &some.confusion());
     // -(ln 0.7 + ln 0.3 + ln 0.4 + ln 0.6), and logits are f32.
     let counts = some.counts().unwrap();
     let expected = -(0.7_f64 * 0.3 * 0.4 * 0.6).ln();

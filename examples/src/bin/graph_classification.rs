@@ -16,7 +16,7 @@ use kiln_graph::NodeId;
 use kiln_loader::Pass;
 use kiln_nn::Gin;
 use kiln_sample::RngKey;
-use kiln_train::{Evaluation, GraphClassification, TEST, Trainer, VALIDATION, fit, test_best};
+use kiln_train::{About, Evaluation, GraphClassification, TEST, Trainer, VALIDATION, fit, test_best};
 
 /// Trains a network on many small graphs and keeps the best model.
 #[derive(Debug, Parser)]
@@ -72,7 +72,9 @@ fn train(
             .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
         Ok(said)
     })?;
-    let summary = run.finish(&said, &report, settings.started.elapsed())?;
+    let title = format!("graph_classification on {}", graphs.set.name);
+    let (class_names, elapsed) = (&graphs.set.class_names, settings.started.elapsed());
+    let summary = run.finish(&said, &report, &About { title: &title, class_names, elapsed })?;
     if let (Some(summary), Some(folder), Some(progress)) = (summary, run.folder(), progress) {
         progress.finish();
         say(format_args!("{summary}\nfiles           {}", folder.path().display()));

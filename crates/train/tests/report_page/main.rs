@@ -1,0 +1,85 @@
+//! `report.html`: what stands on it, that nothing from outside becomes markup, and what a browser makes of it.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod browser;
+mod structure;
+
+use std::collections::BTreeMap;
+
+use kiln_train::{ConfusionMatrix, EpochRow, ReportPage, Summary};
+
+/// A name that runs where it is not escaped, in content and in attributes.
+const HOSTILE: &str =
+    "\"'><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">&amp;\u{0}";
+
+/// Stage times of an epoch: those of the loader are 3 s together, the trainer's 8 s.
+const STAGES: [(&str, f64); 9] = [
+    ("seeds", 0.25),
+    ("sample", 1.75),
+    ("gather", 1.0),
+    ("wait", 0.5),
+    ("upload", 0.5),
+    ("forward", 2.5),
+    ("backward", 4.0),
+    ("sync", 0.125),
+    ("update", 0.375),
+];
+
+fn epoch(epoch: usize) -> EpochRow {
+    let progress = epoch as f64 / 40.0;
+    EpochRow {
+        epoch,
+        train_loss: 1.5 - progress,
+        train_accuracy: 0.25 + progress,
+        val_loss: 1.25 - progress,
+        val_accuracy: 0.375 + progress,
+        n_steps: 1234,
+        seconds: 9.5,
+        seeds_per_second: 20_480.4,
+        stage_seconds: STAGES.map(|(name, seconds)| (name.to_owned(), seconds)).into(),
+        peak_rss_anon_bytes: 300 << 20,
+    }
+}
+
+fn summary() -> Summary {
+    Summary {
+        test_accuracy: 0.8125,
+        test_f1_macro: Some(0.7654),
+        test_roc_auc: None,
+        val_accuracy: 0.875,
+        best_epoch: 3,
+        n_epochs: 4,
+        stopped_early: true,
+        seconds: 200.4,
+        peak_rss_anon_bytes: 300 << 20,
+        peak_rss_mapped_bytes: 20 << 30,
+        weights_hash: "c0ffee".repeat(10) + "abcd",
+    }
+}
+
+/// Classes in a circle: of each, 10 items are right, 2 are taken for the next one and 1 for the one after.
+fn matrix(n_classes: u32) -> ConfusionMatrix {
+    let mut matrix = ConfusionMatrix::new(n_classes as usize);
+    for class in 0..n_classes {
+        for (step, n_items) in [(0, 10), (1, 2), (2, 1)] {
+            for _ in 0..n_items {
+                matrix.add(class, (class + step) % n_classes);
+            }
+        }
+    }
+    matrix
+}
+
+fn page(n_epochs: usize, n_classes: u32) -> ReportPage {
+    let config = [("batch-size", "1024"), ("fanouts", "10,10,10"), ("workers", "2")];
+    ReportPage {
+        title: "node_classification on sbm".into(),
+        config: BTreeMap::from(config.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+        epochs: (1..=n_epochs).map(epoch).collect(),
+        summary: summary(),
+        confusion: Some(matrix(n_classes)),
+        class_names: (0..n_classes).map(|class| format!("class {class}")).collect(),
+    }
+}
