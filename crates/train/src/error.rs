@@ -55,7 +55,7 @@ pub enum Error {
         reason: String,
     },
     /// There is nothing to go on with.
-    #[error("{path} is no folder of a run: it has no config.json")]
+    #[error("{path} is no folder of a run: it has no config.json; name one that has, or start a new run")]
     NoRunFolder {
         /// The folder.
         path: PathBuf,

@@ -15,6 +15,9 @@ use crate::{
 /// Where the last checkpoint stands in a run folder.
 const CHECKPOINT: &str = "last/checkpoint.safetensors";
 
+/// All that a run leaves which is stopped while its first file is written.
+const UNFINISHED_CONFIG: &str = "config.json.unfinished";
+
 /// The folder that keeps what came of a training run.
 ///
 /// | file | what |
@@ -54,7 +57,7 @@ struct EpochLine {
 }
 
 impl RunFolder {
-    /// Makes the folder, or takes an empty one.
+    /// Makes the folder, or takes an empty one; one whose run was stopped before it had begun is empty.
     ///
     /// # Errors
     /// [`Error::RunFolderNotEmpty`], or [`Error::Io`] when it cannot be made.
@@ -62,8 +65,10 @@ impl RunFolder {
         let path = path.into();
         let io = |source| Error::Io { path: path.clone(), source };
         fs::create_dir_all(&path).map_err(io)?;
-        if fs::read_dir(&path).map_err(io)?.next().is_some() {
-            return Err(Error::RunFolderNotEmpty { path });
+        for entry in fs::read_dir(&path).map_err(io)? {
+            if entry.map_err(io)?.file_name() != UNFINISHED_CONFIG {
+                return Err(Error::RunFolderNotEmpty { path });
+            }
         }
         Ok(Self { path, lines: Vec::new() })
     }

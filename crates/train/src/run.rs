@@ -71,12 +71,17 @@ impl Run {
         identity: RunIdentity,
     ) -> Result<Self> {
         let folder = if trainer.is_first() { Some(folder()?) } else { None };
-        let mut bytes = match &folder {
+        let mut run = Self { position: Position::default(), identity, resumed: None, folder };
+        // The first rank looks at the checkpoint before the others get it, so that it is the one that fails:
+        // it has the path.
+        let mut bytes = match &run.folder {
             Some(folder) => folder.checkpoint()?.unwrap_or_default(),
             None => Vec::new(),
         };
+        if !bytes.is_empty() {
+            run.read(&bytes)?;
+        }
         trainer.comm().broadcast(0, &mut bytes)?;
-        let mut run = Self { position: Position::default(), identity, resumed: None, folder };
         if bytes.is_empty() {
             run.checkpoint(trainer)?;
         } else {
@@ -85,20 +90,31 @@ impl Run {
         Ok(run)
     }
 
-    fn resume<T: Task>(&mut self, trainer: &mut Trainer<T>, bytes: &[u8]) -> Result<()> {
+    /// The checkpoint in these bytes, if this run may go on from it.
+    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Checkpoint<'a>> {
         let bad = |reason: String| {
             let path = self.folder.as_ref().map(RunFolder::checkpoint_path).unwrap_or_default();
             Error::BadFile { path, reason }
         };
         let checkpoint = Checkpoint::read(bytes).map_err(bad)?;
         check_identity(checkpoint.identity(), &self.identity)?;
+        Ok(checkpoint)
+    }
+
+    fn resume<T: Task>(&mut self, trainer: &mut Trainer<T>, bytes: &[u8]) -> Result<()> {
+        let checkpoint = self.read(bytes)?;
         let n_ranks = checkpoint.n_ranks();
         let (position, lines) = checkpoint.restore(trainer)?;
         self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks });
+        let is_at_best =
+            position.step == 0 && position.best.as_ref().is_some_and(|best| best.epoch == position.epoch);
         self.position = position;
-        match &mut self.folder {
-            Some(folder) => folder.restore(lines),
-            None => Ok(()),
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        folder.restore(lines)?;
+        match is_at_best {
+            // The run may have stopped between the checkpoint and this.
+            true => folder.write_best(&weights_to_bytes(trainer.model())?),
+            false => Ok(()),
         }
     }
 
@@ -161,18 +177,23 @@ impl Run {
         }
         let best = self.position.best.as_ref();
         let is_best = best.is_none_or(|best| val.accuracy() > best.val.accuracy());
-        self.position.n_since_best += 1;
-        if is_best {
-            let bytes = weights_to_bytes(trainer.model())?;
-            if let Some(folder) = &self.folder {
-                folder.write_best(&bytes)?;
-            }
-            self.position.best = Some(Best { epoch, val: *val, weights_hash: hash(&bytes) });
-            self.position.n_since_best = 0;
-        }
         (self.position.epoch, self.position.step, self.position.counts) = (epoch, 0, Counts::default());
+        if !is_best {
+            self.position.n_since_best += 1;
+            self.checkpoint(trainer)?;
+            return Ok(false);
+        }
+        let bytes = weights_to_bytes(trainer.model())?;
+        self.position.best = Some(Best { epoch, val: *val, weights_hash: hash(&bytes) });
+        self.position.n_since_best = 0;
+        // The checkpoint first, which holds the same parameters: a run that stops before the other file is
+        // written makes it of them. The other way round, a run that goes on from the checkpoint before would
+        // find the wrong best epoch's parameters.
         self.checkpoint(trainer)?;
-        Ok(is_best)
+        if let Some(folder) = &self.folder {
+            folder.write_best(&bytes)?;
+        }
+        Ok(true)
     }
 
     /// The best epoch so far.

@@ -181,9 +181,12 @@ impl<T: Task> Trainer<T> {
         if self.comm.topology().world_size == 1 {
             return Ok(());
         }
-        let own = hash(&weights_to_bytes(&self.model)?);
-        let all = self.comm.all_gather(own.as_bytes())?;
-        match all.iter().position(|other| *other != all[0]) {
+        let own = hash(&weights_to_bytes(&self.model)?).into_bytes();
+        // Not the collective that a step begins with: a rank that has more steps than the others is told so.
+        let mut first = own.clone();
+        self.comm.broadcast(0, &mut first)?;
+        let differs = self.comm.all_gather(&[u8::from(own != first)])?;
+        match differs.iter().position(|differs| *differs != [0]) {
             Some(rank) => Err(Error::RanksDiffer { rank, epoch: epoch + 1 }),
             None => Ok(()),
         }

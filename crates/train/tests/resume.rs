@@ -272,3 +272,58 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     let error = RunFolder::open(elsewhere.path()).unwrap_err();
     assert!(matches!(error, Error::NoRunFolder { .. }), "{error}");
 }
+
+/// The checkpoint of a best epoch is written before the file with its parameters, which are in it.
+#[test]
+fn a_best_epoch_whose_file_was_not_written_any_more_is_made_of_the_checkpoint() {
+    let whole = tempfile::tempdir().unwrap();
+    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+    let (expected, _) = train(1, || create(whole.path()), None, usize::MAX).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // The file cannot be written, so that the run stops there, after its first epoch.
+    let in_the_way = folder.path().join("best.safetensors.unfinished");
+    let error = train(
+        1,
+        || create(folder.path()).inspect(|_| std::fs::create_dir(&in_the_way).unwrap()),
+        None,
+        usize::MAX,
+    );
+    assert!(error.unwrap_err().contains("best.safetensors"));
+    std::fs::remove_dir(&in_the_way).unwrap();
+
+    let mut trainer = trainer(&data(), Box::new(kiln_dist::Solo::new()));
+    let run = Run::start(&mut trainer, || RunFolder::open(folder.path()), identity()).unwrap();
+    assert_eq!(run.resumed(), Some(Resumed { epoch: 1, step: 0, n_ranks: 1 }));
+    let best = std::fs::read(folder.path().join("best.safetensors")).unwrap();
+    assert_eq!(best, weights_to_bytes(trainer.model()).unwrap());
+    let (found, _) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
+    assert_eq!(found, expected);
+}
+
+/// The first rank says what is wrong, with the path that it alone has.
+#[test]
+fn a_checkpoint_that_was_damaged_is_named_on_several_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
+    train(2, create, Some(1), 3).unwrap_err();
+    let path = folder.path().join("last/checkpoint.safetensors");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    for _ in 0..10 {
+        let error = train(2, || RunFolder::open(folder.path()), None, usize::MAX).unwrap_err();
+        assert!(error.starts_with("rank 0: ") && error.contains(path.to_str().unwrap()), "{error}");
+    }
+}
+
+/// Nothing was done yet: the folder is as good as empty.
+#[test]
+fn a_run_that_stopped_before_it_had_begun_starts_in_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("config.json.unfinished"), "{").unwrap();
+    assert!(matches!(RunFolder::open(folder.path()), Err(Error::NoRunFolder { .. })));
+    RunFolder::create(folder.path()).unwrap().write_config(&"").unwrap();
+    RunFolder::open(folder.path()).unwrap();
+    assert!(!folder.path().join("config.json.unfinished").exists());
+    std::fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+    assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderNotEmpty { .. })));
+}
