@@ -4,10 +4,12 @@ pub mod args;
 pub mod flags;
 pub mod graphs;
 mod judge;
+mod mean;
 mod nodes;
 mod progress;
 pub mod run;
 
 pub use judge::Judge;
+pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
 pub use progress::{Progress, say};
