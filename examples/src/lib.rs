@@ -4,6 +4,7 @@ pub mod args;
 pub mod flags;
 pub mod graphs;
 mod judge;
+pub mod keep;
 mod mean;
 mod nodes;
 mod progress;

@@ -53,7 +53,7 @@ struct Judged {
 
 fn main() -> anyhow::Result<()> {
     kiln_kernels::keep_freed_memory();
-    let (args, _) = args::parse::<Args>();
+    let (args, _) = args::parse::<Args>("cross_validation");
     ensure!(args.folds > 2, "--folds {}: expected at least 3", args.folds);
     let graphs = args.data.open()?;
     let folds = Split::folds(graphs.set.labels(), args.folds, args.run.seed)?;
@@ -104,9 +104,9 @@ fn train(
     let train = graphs.loader(&rest, items, ahead)?;
     let judges = left_out.iter().map(|&fold| graphs.loader(&folds[fold], items, ahead));
     let judges = judges.collect::<kiln_loader::Result<Vec<_>>>()?;
-    let model = args.model.config(graphs).init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
+    let model = args.model.config(graphs)?.init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
     let task = GraphClassification::<Gin>::new();
-    let mut trainer = Trainer::new(task, model, &args.fit.optimizer(), comm, device)?;
+    let mut trainer = Trainer::new(task, model, &args.fit.optimizer()?, comm, device)?;
     let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
     for epoch in 0..args.fit.epochs {
         trainer.epoch(epoch, train.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;
