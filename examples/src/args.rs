@@ -11,23 +11,23 @@ use kiln_data::{Dataset, Kind, synthetic};
 use kiln_graph::Csc;
 use kiln_nn::{Aggregate, GcnConfig, SageConfig};
 use kiln_sample::Fanout;
-use kiln_train::{
-    FitConfig, LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill, StepDecay,
-};
+use kiln_train::{LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill, StepDecay};
 
 use crate::{flags, say};
 
 /// What a run was asked for, and when it began.
 #[derive(Debug)]
 pub struct Settings {
+    /// What the program is called.
+    pub program: &'static str,
     /// What each flag was set to, defaults included, as text.
     pub flags: BTreeMap<String, String>,
     /// When the command line was read.
     pub started: Instant,
 }
 
-/// Reads the command line; ends the process with a message where it is wrong.
-pub fn parse<A: CommandFactory + FromArgMatches>() -> (A, Settings) {
+/// Reads the command line of a program; ends the process with a message where it is wrong.
+pub fn parse<A: CommandFactory + FromArgMatches>(program: &'static str) -> (A, Settings) {
     let started = Instant::now();
     let command = A::command();
     let matches = command.clone().get_matches();
@@ -39,7 +39,7 @@ pub fn parse<A: CommandFactory + FromArgMatches>() -> (A, Settings) {
     let given = command.get_arguments().filter(|flag| matches.contains_id(flag.get_id().as_str()));
     let flags = given.filter_map(|flag| Some((flag.get_long()?.to_owned(), text(flag.get_id().as_str()))));
     let flags = flags.collect();
-    (args, Settings { flags, started })
+    (args, Settings { program, flags, started })
 }
 
 /// Where a data set for nodes comes from.
@@ -247,43 +247,40 @@ pub struct FitArgs {
     /// Passes over the training items.
     #[arg(long, value_parser = flags::size, default_value = "20")]
     pub epochs: usize,
-    /// Stops after so many epochs without a better validation accuracy; never, if not given.
-    #[arg(long, value_parser = flags::size)]
-    patience: Option<usize>,
     /// Step size of the optimizer.
     #[arg(long, value_parser = flags::positive, default_value = "0.003")]
     lr: f64,
     /// Epochs after which the step size is multiplied by --lr-decay, over and over; never, if not given.
     #[arg(long, value_parser = flags::size)]
     lr_decay_every: Option<usize>,
-    /// What the step size is multiplied by.
-    #[arg(long, value_parser = flags::share, default_value = "0.5")]
-    lr_decay: f64,
+    /// What the step size is multiplied by; 0.5 if not given.
+    #[arg(long, value_parser = flags::share)]
+    lr_decay: Option<f64>,
     /// Update rule.
     #[arg(long, value_enum, default_value = "adam")]
     optimizer: Rule,
     /// Weight decay.
     #[arg(long, value_parser = flags::non_negative, default_value = "0")]
     weight_decay: f64,
-    /// Writes a checkpoint after so many steps of an epoch, besides the one at its end.
-    #[arg(long, value_parser = flags::size)]
-    checkpoint_every: Option<usize>,
 }
 
 impl FitArgs {
-    /// How long to train.
-    pub fn config(&self) -> FitConfig {
-        let &Self { epochs, patience, checkpoint_every, .. } = self;
-        FitConfig { n_epochs: epochs, patience, checkpoint_every }
-    }
-
     /// The update rule with its numbers.
-    pub fn optimizer(&self) -> OptimizerConfig {
+    ///
+    /// # Errors
+    /// For a decay without its epochs.
+    pub fn optimizer(&self) -> anyhow::Result<OptimizerConfig> {
+        let &Self { lr, lr_decay, lr_decay_every, weight_decay, .. } = self;
+        ensure!(
+            lr_decay.is_none() || lr_decay_every.is_some(),
+            "--lr-decay is for --lr-decay-every: give both"
+        );
         let kind = match self.optimizer {
             Rule::Adam => Optimizer::Adam,
             Rule::Adamw => Optimizer::AdamW,
         };
-        let decay = self.lr_decay_every.map(|every_epochs| StepDecay { every_epochs, factor: self.lr_decay });
-        OptimizerConfig { kind, learning_rate: self.lr, weight_decay: self.weight_decay, decay }
+        let factor = lr_decay.unwrap_or(0.5);
+        let decay = lr_decay_every.map(|every_epochs| StepDecay { every_epochs, factor });
+        Ok(OptimizerConfig { kind, learning_rate: lr, weight_decay, decay })
     }
 }

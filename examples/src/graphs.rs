@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln_data::{GraphDataset, Kind};
 use kiln_feature::FeatureSource;
@@ -156,64 +156,98 @@ enum Layers {
     Last,
 }
 
-/// Which model of graphs. All but the kind are for `--model gin`.
+/// Which model of graphs.
 #[derive(Debug, Args)]
 pub struct GinArgs {
     /// Kind of model.
     #[arg(long = "model", id = "model", value_enum, default_value = "simplified")]
     kind: GraphModel,
-    /// Number of layers, the input counted as one, as in the paper.
-    #[arg(long, value_parser = flags::gin_layers, default_value = "5")]
-    layers: usize,
-    /// Width of the layers.
-    #[arg(long, value_parser = flags::size, default_value = "64")]
-    hidden: usize,
-    /// Products in a layer.
-    #[arg(long, value_parser = flags::layers, default_value = "2")]
-    mlp_layers: usize,
-    /// Normalisation.
-    #[arg(long, value_enum, default_value = "batch")]
-    norm: Normalisation,
-    /// Learns by how much a node's own row weighs more than a neighbour's (GIN-eps); 0 otherwise (GIN-0).
+    #[command(flatten)]
+    gin: PaperArgs,
+}
+
+/// Which network of the GIN paper. Flags that are not given are the paper's.
+#[derive(Debug, Clone, PartialEq, Args)]
+struct PaperArgs {
+    /// With `--model gin`: number of layers, the input counted as one, as in the paper; 5 if not given.
+    #[arg(long, value_parser = flags::gin_layers)]
+    layers: Option<usize>,
+    /// With `--model gin`: width of the layers; 64 if not given.
+    #[arg(long, value_parser = flags::size)]
+    hidden: Option<usize>,
+    /// With `--model gin`: products in a layer; 2 if not given.
+    #[arg(long, value_parser = flags::layers)]
+    mlp_layers: Option<usize>,
+    /// With `--model gin`: normalisation; batch if not given.
+    #[arg(long, value_enum)]
+    norm: Option<Normalisation>,
+    /// With `--model gin`: learns by how much a node's own row weighs more than a neighbour's (GIN-eps); 0 if not given (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
-    /// How a graph's nodes are put together.
-    #[arg(long, value_enum, default_value = "sum")]
-    readout: Pooling,
-    /// Layers that are read out.
-    #[arg(long, value_enum, default_value = "all")]
-    jumping: Layers,
-    /// Fraction of the scores that is dropped in training.
-    #[arg(long, value_parser = flags::rate, default_value = "0.5")]
-    dropout: f64,
+    /// With `--model gin`: how a graph's nodes are put together; sum if not given.
+    #[arg(long, value_enum)]
+    readout: Option<Pooling>,
+    /// With `--model gin`: layers that are read out; all if not given.
+    #[arg(long, value_enum)]
+    jumping: Option<Layers>,
+    /// With `--model gin`: fraction of the scores that is dropped in training; 0.5 if not given.
+    #[arg(long, value_parser = flags::rate)]
+    dropout: Option<f64>,
 }
 
 impl GinArgs {
     /// The model for these graphs.
-    pub fn config(&self, graphs: &Graphs) -> GinConfig {
+    ///
+    /// # Errors
+    /// For flags of another model.
+    pub fn config(&self, graphs: &Graphs) -> anyhow::Result<GinConfig> {
         let (d_in, n_classes) = (graphs.features.dim(), graphs.set.labels().n_classes());
-        if self.kind == GraphModel::Simplified {
-            return GinConfig::simplified(d_in, n_classes, n_classes);
+        match self.kind {
+            GraphModel::Gin => Ok(self.gin.config(d_in, n_classes)),
+            GraphModel::Simplified => {
+                ensure!(
+                    self.gin == PaperArgs::NONE,
+                    "flags that shape the model are for --model gin: add it"
+                );
+                Ok(GinConfig::simplified(d_in, n_classes, n_classes))
+            }
         }
+    }
+}
+
+impl PaperArgs {
+    const NONE: Self = Self {
+        layers: None,
+        hidden: None,
+        mlp_layers: None,
+        norm: None,
+        learn_epsilon: false,
+        readout: None,
+        jumping: None,
+        dropout: None,
+    };
+
+    fn config(&self, d_in: usize, n_classes: usize) -> GinConfig {
+        let paper = GinConfig::paper(d_in, self.hidden.unwrap_or(64), n_classes);
         GinConfig {
-            n_layers: self.layers - 1,
-            mlp_layers: self.mlp_layers,
+            n_layers: self.layers.map_or(paper.n_layers, |n_layers| n_layers - 1),
+            mlp_layers: self.mlp_layers.unwrap_or(paper.mlp_layers),
             norm: match self.norm {
-                Normalisation::Batch => Norm::Batch,
-                Normalisation::None => Norm::None,
+                Some(Normalisation::None) => Norm::None,
+                Some(Normalisation::Batch) | None => Norm::Batch,
             },
             epsilon: if self.learn_epsilon { Epsilon::Learnable(0.0) } else { Epsilon::Fixed(0.0) },
             readout: match self.readout {
-                Pooling::Sum => Readout::Sum,
-                Pooling::Mean => Readout::Mean,
-                Pooling::Max => Readout::Max,
+                Some(Pooling::Mean) => Readout::Mean,
+                Some(Pooling::Max) => Readout::Max,
+                Some(Pooling::Sum) | None => Readout::Sum,
             },
             jumping: match self.jumping {
-                Layers::All => Jumping::Sum,
-                Layers::Last => Jumping::Last,
+                Some(Layers::Last) => Jumping::Last,
+                Some(Layers::All) | None => Jumping::Sum,
             },
-            dropout: self.dropout,
-            ..GinConfig::paper(d_in, self.hidden, n_classes)
+            dropout: self.dropout.unwrap_or(paper.dropout),
+            ..paper
         }
     }
 }

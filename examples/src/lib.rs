@@ -4,10 +4,13 @@ pub mod args;
 pub mod flags;
 pub mod graphs;
 mod judge;
+pub mod keep;
+mod mean;
 mod nodes;
 mod progress;
 pub mod run;
 
 pub use judge::Judge;
+pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
 pub use progress::{Progress, say};

@@ -12,20 +12,21 @@ use kiln_sample::BlockSampler;
 use kiln_train::{About, NodeClassification, TEST, Trainer, VALIDATION, fit, test_best};
 
 use crate::args::{FitArgs, Settings};
+use crate::keep::KeepArgs;
 use crate::run::RunArgs;
 use crate::{Judge, Progress, say};
 
 /// What the ranks share of a program that trains a node classifier: one graph, one table of features.
 #[allow(missing_debug_implementations, reason = "a sampler is anybody's")]
 pub struct NodeProgram<'a> {
-    /// What its folders are called.
-    pub name: &'static str,
     /// What it was asked for.
     pub settings: &'a Settings,
     /// Where and how it runs.
     pub run: &'a RunArgs,
     /// How the model learns.
     pub fit: &'a FitArgs,
+    /// When it stops, and what is kept.
+    pub keep: &'a KeepArgs,
     /// What it learns from.
     pub data: &'a Dataset,
     /// Makes the blocks.
@@ -66,19 +67,20 @@ impl NodeProgram<'_> {
         };
         let Split { train, val, test } = &self.data.split;
         let (train, val_batches, test_batches) = (loader(train)?, loader(val)?, loader(test)?);
-        let (task, optimizer, device) = (NodeClassification::new(), self.fit.optimizer(), &self.run.device);
+        let (task, optimizer, device) = (NodeClassification::new(), self.fit.optimizer()?, &self.run.device);
         let mut trainer = Trainer::new(task, model, &optimizer, comm, device.clone())?;
 
-        let mut run = self.run.start(self.name, self.settings, hash, &mut trainer)?;
+        let mut run = self.keep.start(self.settings, self.run, hash, &mut trainer)?;
         let n_steps = train.n_steps(Pass::Train { epoch: 0 });
         let progress = || Progress::new(self.fit.epochs, n_steps, self.loss_every);
         let mut progress = trainer.is_first().then(progress);
         let validate = |trainer: &mut Trainer<_>| self.judge.count(trainer, &val_batches, VALIDATION, val);
-        let mut report = fit(&mut trainer, &train, self.fit.config(), validate, &mut run, &mut progress)?;
+        let mut report =
+            fit(&mut trainer, &train, self.keep.config(self.fit.epochs), validate, &mut run, &mut progress)?;
         let judge = |trainer: &mut Trainer<_>| self.judge.evaluate(trainer, &test_batches, TEST, test);
         let said = test_best(trainer, &run, judge)?;
         report.peak_memory = report.peak_memory.max(self.judge.peak_memory());
-        let title = format!("{} on {}", self.name, self.data.name);
+        let title = format!("{} on {}", self.settings.program, self.data.name);
         let (class_names, elapsed) = (&self.data.class_names, self.settings.started.elapsed());
         let summary = run.finish(&said, &report, &About { title: &title, class_names, elapsed })?;
         if let (Some(summary), Some(folder), Some(progress)) = (summary, run.folder(), progress) {

@@ -54,7 +54,7 @@ impl Observer for Progress {
         let seeds_per_second = self.n_seeds as f64 / self.bar.elapsed().as_secs_f64().max(1e-9);
         self.bar.set_message(format!("loss {:.4}  {seeds_per_second:.0} seeds/s", report.counts.loss()));
         self.bar.inc(1);
-        if self.loss_every.is_some_and(|every| report.step % every == 0) {
+        if self.loss_every.is_some_and(|every| report.step.is_multiple_of(every)) {
             let (step, loss) = (report.step, report.counts.loss());
             self.bar.suspend(|| say(format_args!("step {step:5}  loss {loss:.4}")));
         }

@@ -1,16 +1,11 @@
-//! How a program runs: its ranks, its batches, its folder.
-
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+//! How a program runs: its ranks and their batches.
 
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_dist::{Ranks, Topology};
 use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, Uneven};
-use kiln_train::{Resumed, Run, RunFolder, RunIdentity, Task, Trainer};
 
-use crate::args::Settings;
-use crate::{flags, say};
+use crate::flags;
 
 /// What happens to seeds that do not divide by the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,7 +33,7 @@ impl UnevenSeeds {
 pub struct RunArgs {
     /// Ranks that train together, each a thread with a model and a device of its own.
     #[arg(long, value_parser = flags::threads, default_value = "1")]
-    ranks: usize,
+    pub ranks: usize,
     /// Threads that compute in each rank; its share of the cores if not given.
     #[arg(long, value_parser = flags::threads)]
     threads_per_rank: Option<usize>,
@@ -60,12 +55,6 @@ pub struct RunArgs {
     /// Device that computes; several ranks may share one.
     #[arg(long, value_parser = flags::device, default_value = "cpu")]
     pub device: Device,
-    /// New or empty folder for the results; `runs/NAME-NNN` if not given.
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Folder of a run that was stopped: goes on from its last checkpoint, with the same results as if it had not been. Give the same flags again; --epochs may be another number, and --ranks where --batch-size keeps the batch of all ranks.
-    #[arg(long, conflicts_with = "out")]
-    resume: Option<PathBuf>,
 }
 
 impl RunArgs {
@@ -82,76 +71,21 @@ impl RunArgs {
         ItemSamplerConfig { batch_size, shuffle: true, drop_last, uneven: self.uneven.of(), seed, shard }
     }
 
+    /// What of this a run's result depends on, by name: the batch of all ranks together, and the number of ranks
+    /// where seeds are dropped or padded by it.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let mut settings =
+            vec![("--batch-size x --ranks".into(), (self.batch_size * self.ranks).to_string())];
+        if self.uneven != UnevenSeeds::Join {
+            settings.push(("--ranks".into(), self.ranks.to_string()));
+        }
+        settings
+    }
+
     /// How far the loader works ahead.
     pub fn loader(&self) -> LoaderConfig {
         let has_core_to_spare = self.ranks == 1 || 1 < Ranks::of(self.ranks).threads_per_rank;
         let workers = self.workers.unwrap_or(usize::from(has_core_to_spare));
         LoaderConfig { workers, ..Default::default() }
     }
-
-    /// Starts the run in a new folder, or goes on with the one that `--resume` names. A meeting of the ranks.
-    ///
-    /// # Errors
-    /// When the folder cannot be made, holds something already, or is of another run.
-    pub fn start<T: Task>(
-        &self,
-        name: &str,
-        settings: &Settings,
-        data_hash: &str,
-        trainer: &mut Trainer<T>,
-    ) -> anyhow::Result<Run> {
-        let identity = self.identity(settings, data_hash);
-        let run = Run::start(trainer, || self.folder(name, settings), identity)?;
-        if let Some(Resumed { epoch, step, n_ranks }) = run.resumed().filter(|_| trainer.is_first()) {
-            say(format_args!("going on after {epoch} epochs and {step} steps"));
-            if n_ranks != self.ranks {
-                let ranks = self.ranks;
-                say(format_args!(
-                    "note: on {ranks} ranks after {n_ranks}: the same seeds and samples, but sums that round otherwise"
-                ));
-            }
-        }
-        Ok(run)
-    }
-
-    fn folder(&self, name: &str, settings: &Settings) -> kiln_train::Result<RunFolder> {
-        if let Some(path) = &self.resume {
-            return RunFolder::open(path);
-        }
-        let folder = match &self.out {
-            Some(path) => RunFolder::create(path)?,
-            None => RunFolder::create_numbered("runs", name)?,
-        };
-        folder.write_config(&settings.flags)?;
-        Ok(folder)
-    }
-
-    /// The flags that the result depends on. Those that say how it is computed do not count, nor where the
-    /// data lies, whose hash does. The number of ranks counts where seeds are dropped or padded by it.
-    fn identity(&self, settings: &Settings, data_hash: &str) -> RunIdentity {
-        let counts = |(flag, _): &(&String, &String)| !NOT_OF_THE_RESULT.contains(&flag.as_str());
-        let flags = settings.flags.iter().filter(counts);
-        let flags = flags.map(|(flag, value)| (format!("--{flag}"), value.clone()));
-        let mut settings: BTreeMap<_, _> = flags.collect();
-        settings.insert("--batch-size x --ranks".into(), (self.batch_size * self.ranks).to_string());
-        if self.uneven != UnevenSeeds::Join {
-            settings.insert("--ranks".into(), self.ranks.to_string());
-        }
-        RunIdentity { settings, data_hash: data_hash.to_owned() }
-    }
 }
-
-/// Flags that change nothing of what a run learns, or that stand for something that counts in their place.
-const NOT_OF_THE_RESULT: &[&str] = &[
-    "ranks",
-    "batch-size",
-    "threads-per-rank",
-    "workers",
-    "data",
-    "verify",
-    "epochs",
-    "checkpoint-every",
-    "memory",
-    "out",
-    "resume",
-];

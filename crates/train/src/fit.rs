@@ -136,7 +136,7 @@ where
     let mut batches = train.epoch_from(pass, so_far.n_steps);
     while let Some(report) = trainer.step(&mut batches, &mut so_far)? {
         observer.step(&report);
-        if checkpoint_every.is_some_and(|every| so_far.n_steps % every == 0) {
+        if checkpoint_every.is_some_and(|every| so_far.n_steps.is_multiple_of(every)) {
             run.advance(&so_far);
             run.checkpoint(trainer)?;
         }

@@ -8,14 +8,14 @@
 //! cargo run --release --bin cross_validation -- --ranks 2 --model gin
 //! ```
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Parser;
 use kiln_data::Split;
 use kiln_dist::{Communicator, Solo};
 use kiln_examples::args::{self, FitArgs};
 use kiln_examples::graphs::{GinArgs, GraphArgs, Graphs};
 use kiln_examples::run::RunArgs;
-use kiln_examples::say;
+use kiln_examples::{Mean, best_epoch, say};
 use kiln_graph::NodeId;
 use kiln_loader::Pass;
 use kiln_nn::Gin;
@@ -43,32 +43,28 @@ struct Args {
     folds: usize,
 }
 
-/// Accuracies after each epoch.
-struct Curves {
-    /// On the fold left out, having trained on all others.
+/// Accuracies on one fold.
+struct Judged {
+    /// After each epoch on all others.
     paper: Vec<f64>,
-    /// On the fold left out, in the epoch that was best on the one after it, having trained on the rest.
+    /// After the epoch that was best on the fold after it, of a model that learned from the rest.
     honest: f64,
 }
 
 fn main() -> anyhow::Result<()> {
     kiln_kernels::keep_freed_memory();
-    let (args, _) = args::parse::<Args>();
+    let (args, _) = args::parse::<Args>("cross_validation");
     ensure!(args.folds > 2, "--folds {}: expected at least 3", args.folds);
     let graphs = args.data.open()?;
     let folds = Split::folds(graphs.set.labels(), args.folds, args.run.seed)?;
     let of_ranks = args.run.ranks().run(|comm| Ok(rank(&args, &graphs, &folds, &*comm)?))?;
 
-    let curves: Vec<Curves> = of_ranks.into_iter().flatten().collect();
-    let mean = |epoch: usize| curves.iter().map(|fold| fold.paper[epoch]).sum::<f64>() / args.folds as f64;
-    let best = (0..args.fit.epochs).max_by(|&one, &other| mean(one).total_cmp(&mean(other)));
-    let best = best.context("no epochs")?;
-    let [paper, honest] = [
-        curves.iter().map(|fold| fold.paper[best]).collect::<Vec<_>>(),
-        curves.iter().map(|fold| fold.honest).collect(),
-    ];
-    say(format_args!("paper's protocol  {} in epoch {}", mean_and_deviation(&paper), best + 1));
-    say(format_args!("inner validation  {}", mean_and_deviation(&honest)));
+    let judged: Vec<Judged> = of_ranks.into_iter().flatten().collect();
+    let mean_after = |epoch: usize| judged.iter().map(|fold| fold.paper[epoch]).sum::<f64>();
+    let best = best_epoch(&(0..args.fit.epochs).map(mean_after).collect::<Vec<_>>());
+    let paper = Mean::of(judged.iter().map(|fold| fold.paper[best]));
+    let honest = Mean::of(judged.iter().map(|fold| fold.honest));
+    say(format_args!("paper's protocol  {paper} after epoch {}\ninner validation  {honest}", best + 1));
     Ok(())
 }
 
@@ -78,24 +74,19 @@ fn rank(
     graphs: &Graphs,
     folds: &[Vec<NodeId>],
     comm: &dyn Communicator,
-) -> anyhow::Result<Vec<Curves>> {
+) -> anyhow::Result<Vec<Judged>> {
     let topology = comm.topology();
     let own = (0..folds.len()).filter(|fold| fold % topology.world_size == topology.rank);
-    own.map(|fold| {
+    let judge = |fold| {
         let inner = (fold + 1) % folds.len();
         let paper = train(args, graphs, folds, &[fold])?.remove(0);
         let both = train(args, graphs, folds, &[fold, inner])?;
-        // The first of those that tie.
-        let best = (0..args.fit.epochs).rev().max_by(|&one, &other| both[1][one].total_cmp(&both[1][other]));
-        let honest = both[0][best.context("no epochs")?];
-        let best_epoch = paper.iter().copied().fold(0.0, f64::max);
-        say(format_args!(
-            "fold {:2}  best epoch {best_epoch:.4}  with inner validation {honest:.4}",
-            fold + 1
-        ));
-        Ok(Curves { paper, honest })
-    })
-    .collect()
+        let honest = both[0][best_epoch(&both[1])];
+        let best = paper[best_epoch(&paper)];
+        say(format_args!("fold {:2}  best epoch {best:.4}  by inner validation {honest:.4}", fold + 1));
+        Ok(Judged { paper, honest })
+    };
+    own.map(judge).collect()
 }
 
 /// Trains on all folds but those left out; the accuracies on each of these after each epoch.
@@ -113,9 +104,9 @@ fn train(
     let train = graphs.loader(&rest, items, ahead)?;
     let judges = left_out.iter().map(|&fold| graphs.loader(&folds[fold], items, ahead));
     let judges = judges.collect::<kiln_loader::Result<Vec<_>>>()?;
-    let model = args.model.config(graphs).init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
+    let model = args.model.config(graphs)?.init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
     let task = GraphClassification::<Gin>::new();
-    let mut trainer = Trainer::new(task, model, &args.fit.optimizer(), comm, device)?;
+    let mut trainer = Trainer::new(task, model, &args.fit.optimizer()?, comm, device)?;
     let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
     for epoch in 0..args.fit.epochs {
         trainer.epoch(epoch, train.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;
@@ -124,10 +115,4 @@ fn train(
         }
     }
     Ok(curves)
-}
-
-fn mean_and_deviation(values: &[f64]) -> String {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
-    format!("{mean:.4} +- {:.4}", variance.sqrt())
 }

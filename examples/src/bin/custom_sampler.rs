@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use kiln_examples::args::{self, Eval};
-use kiln_examples::{Judge, NodeProgram, flags, run};
+use kiln_examples::args;
+use kiln_examples::{Judge, NodeProgram, flags, keep, run};
 use kiln_graph::Csc;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
 
@@ -75,22 +75,25 @@ struct Args {
     #[command(flatten)]
     fit: args::FitArgs,
     #[command(flatten)]
+    keep: keep::KeepArgs,
+    #[command(flatten)]
     run: run::RunArgs,
 }
 
 fn main() -> anyhow::Result<()> {
     kiln_kernels::keep_freed_memory();
-    let (args, settings) = args::parse::<Args>();
+    let (args, settings) = args::parse::<Args>("custom_sampler");
     let data = args.data.open(args.run.seed)?;
     let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);
     let model = args.model.sage(data.features.dim(), data.labels.n_classes(), fanouts.len());
-    let judge = Judge::new(Eval::Sampled, args.eval.exact(graph.clone())?, &args.run.ranks(), &data)?;
+    let judge = Judge::new(args.eval.kind, args.eval.exact(graph.clone())?, &args.run.ranks(), &data)?;
     let sampler: Arc<dyn BlockSampler> = match args.rule {
         Rule::Uniform => Arc::new(NeighborSampler::with_rule(graph, fanouts, uniform)),
         Rule::LowDegree => Arc::new(NeighborSampler::with_rule(graph.clone(), fanouts, LowDegree { graph })),
     };
     let loss_every = Some(10);
-    let (name, settings, data, run, fit) = ("custom_sampler", &settings, &data, &args.run, &args.fit);
-    let program = NodeProgram { name, settings, run, fit, data, sampler, judge, loss_every };
+    let (settings, data) = (&settings, &data);
+    let Args { run, fit, keep, .. } = &args;
+    let program = NodeProgram { settings, run, fit, keep, data, sampler, judge, loss_every };
     program.train(|device| model.init(RngKey::new(args.run.seed), device))
 }

@@ -10,6 +10,7 @@ use kiln_data::Split;
 use kiln_dist::Communicator;
 use kiln_examples::args::{self, FitArgs, Settings};
 use kiln_examples::graphs::{GinArgs, GraphArgs, Graphs};
+use kiln_examples::keep::KeepArgs;
 use kiln_examples::run::RunArgs;
 use kiln_examples::{Progress, say};
 use kiln_graph::NodeId;
@@ -31,12 +32,14 @@ struct Args {
     #[command(flatten)]
     fit: FitArgs,
     #[command(flatten)]
+    keep: KeepArgs,
+    #[command(flatten)]
     run: RunArgs,
 }
 
 fn main() -> anyhow::Result<()> {
     kiln_kernels::keep_freed_memory();
-    let (args, settings) = args::parse::<Args>();
+    let (args, settings) = args::parse::<Args>("graph_classification");
     let graphs = args.data.open()?;
     let split = Split::random(graphs.set.n_graphs(), [0.8, 0.1], args.run.seed)?;
     let hash = graphs.set.hash()?;
@@ -57,22 +60,23 @@ fn train(
         (args.run.items(comm.topology()), args.run.loader(), args.run.device.clone());
     let loader = |part: &[NodeId]| graphs.loader(part, items, ahead);
     let (train, val, test) = (loader(&split.train)?, loader(&split.val)?, loader(&split.test)?);
-    let model = args.model.config(graphs).init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
+    let model = args.model.config(graphs)?.init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
     let task = GraphClassification::<Gin>::new();
-    let mut trainer = Trainer::new(task, model, &args.fit.optimizer(), comm, device)?;
+    let mut trainer = Trainer::new(task, model, &args.fit.optimizer()?, comm, device)?;
 
-    let mut run = args.run.start("graph_classification", settings, hash, &mut trainer)?;
+    let mut run = args.keep.start(settings, &args.run, hash, &mut trainer)?;
     let n_steps = train.n_steps(Pass::Train { epoch: 0 });
     let mut progress = trainer.is_first().then(|| Progress::new(args.fit.epochs, n_steps, None));
     let validate = |trainer: &mut Trainer<_>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
-    let report = fit(&mut trainer, &train, args.fit.config(), validate, &mut run, &mut progress)?;
+    let report =
+        fit(&mut trainer, &train, args.keep.config(args.fit.epochs), validate, &mut run, &mut progress)?;
     let said = test_best(trainer, &run, |trainer| {
         let mut said = Evaluation::default();
         trainer
             .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
         Ok(said)
     })?;
-    let title = format!("graph_classification on {}", graphs.set.name);
+    let title = format!("{} on {}", settings.program, graphs.set.name);
     let (class_names, elapsed) = (&graphs.set.class_names, settings.started.elapsed());
     let summary = run.finish(&said, &report, &About { title: &title, class_names, elapsed })?;
     if let (Some(summary), Some(folder), Some(progress)) = (summary, run.folder(), progress) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use kiln_examples::args::{self, Model};
-use kiln_examples::{Judge, NodeProgram, flags, run};
+use kiln_examples::{Judge, NodeProgram, flags, keep, run};
 use kiln_graph::gcn_norm;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, UniformWithLoop};
 use kiln_train::LayerWiseInference;
@@ -30,21 +30,23 @@ struct Args {
     #[command(flatten)]
     fit: args::FitArgs,
     #[command(flatten)]
+    keep: keep::KeepArgs,
+    #[command(flatten)]
     run: run::RunArgs,
 }
 
 fn main() -> anyhow::Result<()> {
     kiln_kernels::keep_freed_memory();
-    let (args, settings) = args::parse::<Args>();
+    let (args, settings) = args::parse::<Args>("node_classification");
     let data = args.data.open(args.run.seed)?;
     let fanouts = args.model.fanouts(&args.fanouts)?;
     let (d_in, n_classes, n_layers) = (data.features.dim(), data.labels.n_classes(), fanouts.len());
     let (graph, key) = (data.graph.clone(), RngKey::new(args.run.seed));
     let program = |sampler: Arc<dyn BlockSampler>, exact: LayerWiseInference| {
         let judge = Judge::new(args.eval.kind, exact, &args.run.ranks(), &data)?;
-        let (name, settings, data, loss_every) = ("node_classification", &settings, &data, None);
-        let (run, fit) = (&args.run, &args.fit);
-        anyhow::Ok(NodeProgram { name, settings, run, fit, data, sampler, judge, loss_every })
+        let (settings, data, loss_every) = (&settings, &data, None);
+        let Args { run, fit, keep, .. } = &args;
+        anyhow::Ok(NodeProgram { settings, run, fit, keep, data, sampler, judge, loss_every })
     };
     match args.model.kind {
         Model::Sage => {

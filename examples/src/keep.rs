@@ -1,0 +1,99 @@
+//! When a run stops, what is kept of it, and going on with it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use kiln_train::{FitConfig, Resumed, Run, RunFolder, RunIdentity, Task, Trainer};
+
+use crate::args::Settings;
+use crate::run::RunArgs;
+use crate::{flags, say};
+
+/// When a run stops, and what is kept of it.
+#[derive(Debug, Args)]
+pub struct KeepArgs {
+    /// Stops after so many epochs without a better validation accuracy; never, if not given.
+    #[arg(long, value_parser = flags::size)]
+    patience: Option<usize>,
+    /// Writes a checkpoint after so many steps of an epoch, besides the one at its end.
+    #[arg(long, value_parser = flags::size)]
+    checkpoint_every: Option<usize>,
+    /// New or empty folder for the results; `runs/NAME-NNN` if not given.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Folder of a run that was stopped: goes on from its last checkpoint, with the same results as if it had not been. Give the same flags again; --epochs may be another number, and --ranks where --batch-size keeps the batch of all ranks.
+    #[arg(long, conflicts_with = "out")]
+    resume: Option<PathBuf>,
+}
+
+impl KeepArgs {
+    /// How long to train.
+    pub fn config(&self, n_epochs: usize) -> FitConfig {
+        let &Self { patience, checkpoint_every, .. } = self;
+        FitConfig { n_epochs, patience, checkpoint_every }
+    }
+
+    /// Starts the program's run in a new folder, or goes on with the one that `--resume` names. A meeting of
+    /// the ranks.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, holds something already, or is of another run.
+    pub fn start<T: Task>(
+        &self,
+        settings: &Settings,
+        run: &RunArgs,
+        data_hash: &str,
+        trainer: &mut Trainer<T>,
+    ) -> anyhow::Result<Run> {
+        let identity = identity(settings, run, data_hash);
+        let started = Run::start(trainer, || self.folder(settings), identity)?;
+        if let Some(Resumed { epoch, step, n_ranks }) = started.resumed().filter(|_| trainer.is_first()) {
+            say(format_args!("going on after {epoch} epochs and {step} steps"));
+            if n_ranks != run.ranks {
+                let ranks = run.ranks;
+                say(format_args!(
+                    "note: on {ranks} ranks after {n_ranks}: the same seeds and samples, but sums that round otherwise"
+                ));
+            }
+        }
+        Ok(started)
+    }
+
+    fn folder(&self, settings: &Settings) -> kiln_train::Result<RunFolder> {
+        if let Some(path) = &self.resume {
+            return RunFolder::open(path);
+        }
+        let folder = match &self.out {
+            Some(path) => RunFolder::create(path)?,
+            None => RunFolder::create_numbered("runs", settings.program)?,
+        };
+        folder.write_config(&settings.flags)?;
+        Ok(folder)
+    }
+}
+
+/// The program and the flags that the result depends on. Those that say how it is computed do not count, nor
+/// where the data lies, whose hash does.
+fn identity(settings: &Settings, run: &RunArgs, data_hash: &str) -> RunIdentity {
+    let counts = |(flag, _): &(&String, &String)| !NOT_OF_THE_RESULT.contains(&flag.as_str());
+    let flags = settings.flags.iter().filter(counts);
+    let flags = flags.map(|(flag, value)| (format!("--{flag}"), value.clone()));
+    let program = ("the program".to_owned(), settings.program.to_owned());
+    let settings = flags.chain(run.settings()).chain([program]).collect();
+    RunIdentity { settings, data_hash: data_hash.to_owned() }
+}
+
+/// Flags that change nothing of what a run learns, or that stand for something that counts in their place.
+const NOT_OF_THE_RESULT: &[&str] = &[
+    "ranks",
+    "batch-size",
+    "threads-per-rank",
+    "workers",
+    "data",
+    "verify",
+    "epochs",
+    "checkpoint-every",
+    "memory",
+    "out",
+    "resume",
+];
