@@ -106,7 +106,7 @@ fn train(
             })?;
             Ok(said)
         })?;
-        let resumed = run.resumed();
+        let resumed = run.resumed().cloned();
         Ok(run.folder().map(|folder| (result_of(folder.path(), weights, &said), resumed)))
     });
     match result {
@@ -151,7 +151,7 @@ fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {
 fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
     for n_ranks in [1, 2] {
         let whole = tempfile::tempdir().unwrap();
-        let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+        let create = |folder: &Path| RunFolder::create(folder);
         let (expected, resumed) = train(n_ranks, || create(whole.path()), None, usize::MAX).unwrap();
         assert_eq!((resumed, expected.metrics.len()), (None, 3));
         // Three epochs of four steps.
@@ -167,7 +167,7 @@ fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
                 // The step that stopped was done, and is done again: no checkpoint had it.
                 let done = n_steps - 1;
                 let step = done % 4 / checkpoint_every.unwrap_or(4) * checkpoint_every.unwrap_or(4);
-                assert_eq!(resumed, Some(Resumed { epoch: done / 4, step, n_ranks }));
+                assert_eq!(resumed, Some(Resumed { epoch: done / 4, step, n_ranks, damage: None }));
             }
         }
     }
@@ -176,7 +176,7 @@ fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
 #[test]
 fn a_run_that_is_stopped_again_and_again_gets_there() {
     let whole = tempfile::tempdir().unwrap();
-    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+    let create = |folder: &Path| RunFolder::create(folder);
     let (expected, _) = train(2, || create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut outcome = train(2, || create(folder.path()), Some(1), 2);
@@ -195,12 +195,12 @@ fn a_run_that_is_stopped_again_and_again_gets_there() {
 #[test]
 fn a_run_goes_on_with_another_number_of_ranks() {
     let whole = tempfile::tempdir().unwrap();
-    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+    let create = |folder: &Path| RunFolder::create(folder);
     let (expected, _) = train(1, || create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
     train(3, || create(folder.path()), Some(1), 7).unwrap_err();
     let (found, resumed) = train(2, || RunFolder::open(folder.path()), Some(1), usize::MAX).unwrap();
-    assert_eq!(resumed, Some(Resumed { epoch: 1, step: 2, n_ranks: 3 }));
+    assert_eq!(resumed, Some(Resumed { epoch: 1, step: 2, n_ranks: 3, damage: None }));
     let loss = |result: &Result| result.metrics[2]["train_loss"].as_f64().unwrap();
     assert!((loss(&found) - loss(&expected)).abs() < 1e-4, "{found:?} {expected:?}");
     assert_ne!(found.weights, expected.weights, "sums over three ranks should round otherwise");
@@ -209,11 +209,11 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 #[test]
 fn a_finished_run_changes_nothing_when_it_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
+    let create = || RunFolder::create(folder.path());
     let (expected, _) = train(1, create, None, usize::MAX).unwrap();
     let (found, resumed) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
     assert_eq!(found, expected);
-    assert_eq!(resumed, Some(Resumed { epoch: 3, step: 0, n_ranks: 1 }));
+    assert_eq!(resumed, Some(Resumed { epoch: 3, step: 0, n_ranks: 1, damage: None }));
 }
 
 #[test]
@@ -222,9 +222,9 @@ fn another_run_is_refused_by_the_name_of_what_differs() {
     let folder = tempfile::tempdir().unwrap();
     let solo = || Box::new(kiln_dist::Solo);
     let start = |identity| {
-        let open = || match folder.path().join("config.json").exists() {
+        let open = || match folder.path().join("last").exists() {
             true => RunFolder::open(folder.path()),
-            false => RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap()),
+            false => RunFolder::create(folder.path()),
         };
         Run::start(&mut trainer(&data, solo()), open, identity)
     };
@@ -257,7 +257,7 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last/checkpoint.safetensors");
     let solo = || Box::new(kiln_dist::Solo);
-    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
+    let create = || RunFolder::create(folder.path());
     Run::start(&mut trainer(&data, solo()), create, identity()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let mut flipped = bytes.clone();
@@ -270,5 +270,5 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     }
     let elsewhere = tempfile::tempdir().unwrap();
     let error = RunFolder::open(elsewhere.path()).unwrap_err();
-    assert!(matches!(error, Error::NoRunFolder { .. }), "{error}");
+    assert!(matches!(error, Error::NoCheckpoint { .. }), "{error}");
 }
