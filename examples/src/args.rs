@@ -8,12 +8,13 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
 use kiln_data::{Dataset, Kind, synthetic};
+use kiln_dist::Ranks;
 use kiln_graph::Csc;
 use kiln_nn::{Aggregate, GcnConfig, SageConfig};
 use kiln_sample::Fanout;
 use kiln_train::{LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill, StepDecay};
 
-use crate::{flags, say};
+use crate::{Judge, flags, say};
 
 /// What a run was asked for, and when it began.
 #[derive(Debug)]
@@ -107,6 +108,20 @@ impl DataArgs {
         Ok(data)
     }
 
+    /// The hash of what the set is made of, to tell whether a run goes on with the same data. Of a set in kiln's
+    /// own form it is the one that stands there; any other set is read once.
+    ///
+    /// # Errors
+    /// What the data crate says.
+    pub fn hash(&self, data: &Dataset) -> anyhow::Result<String> {
+        match &self.data {
+            DataSource::Path(path) if kiln_data::recognize(path)? == Kind::Kiln => {
+                Ok(kiln_data::format::hash(path)?)
+            }
+            _ => Ok(data.hash()?),
+        }
+    }
+
     fn load(&self, seed: u64) -> anyhow::Result<Dataset> {
         Ok(match &self.data {
             DataSource::DebianPackages => kiln_data::debian_packages().context("loading debian-packages")?,
@@ -139,21 +154,9 @@ impl DataArgs {
     }
 }
 
-/// Kind of model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Model {
-    /// GraphSAGE with means.
-    Sage,
-    /// Graph convolutions, normalised over the whole graph.
-    Gcn,
-}
-
-/// Which model.
+/// The shape of a node classifier.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
-    /// Kind of model.
-    #[arg(long = "model", id = "model", value_enum, default_value = "sage")]
-    pub kind: Model,
     /// Number of layers; as many as fanouts, if not given.
     #[arg(long, value_parser = flags::layers)]
     layers: Option<usize>,
@@ -198,7 +201,7 @@ impl ModelArgs {
 
 /// Which neighbours evaluation reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Eval {
+enum Eval {
     /// As many as in training.
     Sampled,
     /// All of them, layer by layer over the whole graph.
@@ -210,26 +213,44 @@ pub enum Eval {
 pub struct EvalArgs {
     /// Neighbours that evaluation reads.
     #[arg(long = "eval", id = "eval", value_enum, default_value = "sampled")]
-    pub kind: Eval,
+    kind: Eval,
     /// Bytes that `--eval exact` may hold of layers' outputs, as in 512MiB; more goes to files in the system's folder for temporary ones (TMPDIR). The test nodes' scores come on top. No limit, if not given.
     #[arg(long, value_parser = kiln_data::convert::parse_bytes)]
     memory: Option<u64>,
 }
 
 impl EvalArgs {
-    /// Exact evaluation on a graph: an eighth of the memory is for one range of nodes, 256 MiB at most.
+    /// What judges models that read this graph, or reads it with its weights. Exact evaluation takes an eighth of
+    /// the memory for one range of nodes, 256 MiB at most.
     ///
     /// # Errors
     /// For a memory that is too small, or that sampled evaluation would not heed.
-    pub fn exact(&self, graph: Arc<Csc>) -> anyhow::Result<LayerWiseInference> {
+    pub fn judge(&self, graph: &Arc<Csc>, weights: EdgeWeights, ranks: &Ranks) -> anyhow::Result<Judge> {
+        if self.kind == Eval::Sampled {
+            ensure!(self.memory.is_none(), "--memory is for --eval exact: give both or neither");
+            return Ok(Judge::Sampled);
+        }
         let mut config = LayerWiseConfig::default();
         if let Some(memory_bytes) = self.memory {
-            ensure!(self.kind == Eval::Exact, "--memory is for --eval exact: give both or neither");
             config.range_bytes = config.range_bytes.min(memory_bytes / 8);
             config.spill = Some(Spill { memory_bytes, folder: std::env::temp_dir() });
         }
-        Ok(LayerWiseInference::new(graph, config)?)
+        let inference = LayerWiseInference::new(graph.clone(), config)?;
+        let inference = match weights {
+            EdgeWeights::Unused => inference,
+            EdgeWeights::Used => inference.carry_weights()?,
+        };
+        Judge::exact(inference, ranks)
     }
+}
+
+/// Whether a model uses the weights of edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeWeights {
+    /// It does not.
+    Unused,
+    /// It does.
+    Used,
 }
 
 /// Which update rule.

@@ -69,7 +69,8 @@ impl GraphArgs {
         for note in &set.notes {
             say(format_args!("note: {note}"));
         }
-        let features = match (self.node_features, set.features(), set.node_labels()) {
+        let labels = set.node_labels().filter(|labels| 0 < labels.n_classes());
+        let features = match (self.node_features, set.features(), labels) {
             (NodeFeatures::Auto | NodeFeatures::Data, Some(features), _) => features.clone(),
             (NodeFeatures::Data, None, _) => {
                 bail!("{} has no node features: choose --node-features", set.name)
@@ -120,7 +121,7 @@ impl Graphs {
 
 /// Kind of model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum GraphModel {
+enum Network {
     /// Two layers of one product each and a sum over each graph's nodes: that of DGL's tutorial.
     Simplified,
     /// As in the GIN paper.
@@ -129,7 +130,7 @@ enum GraphModel {
 
 /// How nodes become a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Pooling {
+enum ReadoutKind {
     /// By their sum.
     Sum,
     /// By their mean.
@@ -140,7 +141,7 @@ enum Pooling {
 
 /// Whether batches are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Normalisation {
+enum NormKind {
     /// By their own statistics.
     Batch,
     /// Not at all.
@@ -149,7 +150,7 @@ enum Normalisation {
 
 /// Which layers are read out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Layers {
+enum JumpingKind {
     /// The input and all layers, as in the paper.
     All,
     /// The last one.
@@ -161,7 +162,7 @@ enum Layers {
 pub struct GinArgs {
     /// Kind of model.
     #[arg(long = "model", id = "model", value_enum, default_value = "simplified")]
-    kind: GraphModel,
+    kind: Network,
     #[command(flatten)]
     gin: PaperArgs,
 }
@@ -180,16 +181,16 @@ struct PaperArgs {
     mlp_layers: Option<usize>,
     /// With `--model gin`: normalisation; batch if not given.
     #[arg(long, value_enum)]
-    norm: Option<Normalisation>,
+    norm: Option<NormKind>,
     /// With `--model gin`: learns by how much a node's own row weighs more than a neighbour's (GIN-eps); 0 if not given (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
     /// With `--model gin`: how a graph's nodes are put together; sum if not given.
     #[arg(long, value_enum)]
-    readout: Option<Pooling>,
+    readout: Option<ReadoutKind>,
     /// With `--model gin`: layers that are read out; all if not given.
     #[arg(long, value_enum)]
-    jumping: Option<Layers>,
+    jumping: Option<JumpingKind>,
     /// With `--model gin`: fraction of the scores that is dropped in training; 0.5 if not given.
     #[arg(long, value_parser = flags::rate)]
     dropout: Option<f64>,
@@ -203,8 +204,8 @@ impl GinArgs {
     pub fn config(&self, graphs: &Graphs) -> anyhow::Result<GinConfig> {
         let (d_in, n_classes) = (graphs.features.dim(), graphs.set.labels().n_classes());
         match self.kind {
-            GraphModel::Gin => Ok(self.gin.config(d_in, n_classes)),
-            GraphModel::Simplified => {
+            Network::Gin => Ok(self.gin.config(d_in, n_classes)),
+            Network::Simplified => {
                 ensure!(
                     self.gin == PaperArgs::NONE,
                     "flags that shape the model are for --model gin: add it"
@@ -233,18 +234,18 @@ impl PaperArgs {
             n_layers: self.layers.map_or(paper.n_layers, |n_layers| n_layers - 1),
             mlp_layers: self.mlp_layers.unwrap_or(paper.mlp_layers),
             norm: match self.norm {
-                Some(Normalisation::None) => Norm::None,
-                Some(Normalisation::Batch) | None => Norm::Batch,
+                Some(NormKind::None) => Norm::None,
+                Some(NormKind::Batch) | None => Norm::Batch,
             },
             epsilon: if self.learn_epsilon { Epsilon::Learnable(0.0) } else { Epsilon::Fixed(0.0) },
             readout: match self.readout {
-                Some(Pooling::Mean) => Readout::Mean,
-                Some(Pooling::Max) => Readout::Max,
-                Some(Pooling::Sum) | None => Readout::Sum,
+                Some(ReadoutKind::Mean) => Readout::Mean,
+                Some(ReadoutKind::Max) => Readout::Max,
+                Some(ReadoutKind::Sum) | None => Readout::Sum,
             },
             jumping: match self.jumping {
-                Some(Layers::Last) => Jumping::Last,
-                Some(Layers::All) | None => Jumping::Sum,
+                Some(JumpingKind::Last) => Jumping::Last,
+                Some(JumpingKind::All) | None => Jumping::Sum,
             },
             dropout: self.dropout.unwrap_or(paper.dropout),
             ..paper

@@ -9,32 +9,28 @@ use kiln_nn::LayerWise;
 use kiln_train::{Counts, Evaluation, LayerWiseInference, MemoryUse, NodeClassification, Result, Trainer};
 use rayon::ThreadPool;
 
-use crate::args::Eval;
-
 /// Judges models on nodes of a data set.
-///
-/// Sampled, each rank takes its share of the nodes. Exactly, the first rank takes all nodes layer by layer, on
-/// the threads of all ranks, while the others wait: so nothing is computed twice.
 #[derive(Debug)]
-pub struct Judge<'a> {
-    kind: Eval,
-    exact: LayerWiseInference,
-    threads: ThreadPool,
-    data: &'a Dataset,
+pub enum Judge {
+    /// Each rank takes its share of the nodes, with neighbours as its loader samples them.
+    Sampled,
+    /// The first rank takes all nodes with all neighbours, layer by layer, on the threads of all ranks, while
+    /// the others wait: so that nothing is computed twice.
+    Exact {
+        /// Computes the outputs.
+        inference: LayerWiseInference,
+        /// The threads of all ranks.
+        threads: ThreadPool,
+    },
 }
 
-impl<'a> Judge<'a> {
-    /// A judge of this kind.
+impl Judge {
+    /// An exact judge.
     ///
     /// # Errors
     /// When the threads cannot be started.
-    pub fn new(
-        kind: Eval,
-        exact: LayerWiseInference,
-        ranks: &Ranks,
-        data: &'a Dataset,
-    ) -> anyhow::Result<Self> {
-        Ok(Self { kind, exact, threads: ranks.machine_pool()?, data })
+    pub fn exact(inference: LayerWiseInference, ranks: &Ranks) -> anyhow::Result<Self> {
+        Ok(Self::Exact { inference, threads: ranks.machine_pool()? })
     }
 
     /// Counts over all ranks, of the loader's batches or of these nodes, which are the same. A meeting.
@@ -46,13 +42,16 @@ impl<'a> Judge<'a> {
         trainer: &mut Trainer<NodeClassification<M>>,
         loader: &Loader<F>,
         pass: Pass,
+        data: &Dataset,
         nodes: &[NodeId],
     ) -> Result<Counts> {
-        match self.kind {
-            Eval::Sampled => trainer.evaluate(loader.epoch(pass), |_, _| ()),
-            Eval::Exact => {
-                let count = |outputs| Evaluation::count(&outputs, nodes, &self.data.labels);
-                let counts = trainer.on_first(|trainer| self.outputs(trainer).and_then(count))?;
+        match self {
+            Self::Sampled => trainer.evaluate(loader.epoch(pass), |_, _| ()),
+            Self::Exact { inference, threads } => {
+                let counts = trainer.on_first(|trainer| {
+                    let outputs = outputs(inference, threads, trainer, data)?;
+                    Evaluation::count(&outputs, nodes, &data.labels)
+                })?;
                 trainer.sum(counts)
             }
         }
@@ -67,30 +66,39 @@ impl<'a> Judge<'a> {
         trainer: &mut Trainer<NodeClassification<M>>,
         loader: &Loader<F>,
         pass: Pass,
+        data: &Dataset,
         nodes: &[NodeId],
     ) -> Result<Evaluation> {
-        match self.kind {
-            Eval::Sampled => {
+        match self {
+            Self::Sampled => {
                 let mut said = Evaluation::default();
                 trainer.evaluate(loader.epoch(pass), |input, forward| {
-                    said.add(&input.seeds, &input.labels, forward)
+                    said.add(&input.seeds, &input.labels, forward);
                 })?;
                 Ok(said)
             }
-            Eval::Exact => {
-                let of = |outputs| Evaluation::of(&outputs, nodes, &self.data.labels);
-                trainer.on_first(|trainer| self.outputs(trainer).and_then(of))
-            }
+            Self::Exact { inference, threads } => trainer.on_first(|trainer| {
+                let outputs = outputs(inference, threads, trainer, data)?;
+                Evaluation::of(&outputs, nodes, &data.labels)
+            }),
         }
     }
 
     /// The most memory that exact evaluation saw.
     pub fn peak_memory(&self) -> MemoryUse {
-        self.exact.peak_memory()
+        match self {
+            Self::Sampled => MemoryUse::default(),
+            Self::Exact { inference, .. } => inference.peak_memory(),
+        }
     }
+}
 
-    fn outputs<M: LayerWise + Sync>(&self, trainer: &Trainer<NodeClassification<M>>) -> Result<Dense> {
-        let (model, device) = (trainer.model(), trainer.device());
-        self.threads.install(|| self.exact.outputs(model, &*self.data.features, device))
-    }
+fn outputs<M: LayerWise + Sync>(
+    inference: &LayerWiseInference,
+    threads: &ThreadPool,
+    trainer: &Trainer<NodeClassification<M>>,
+    data: &Dataset,
+) -> Result<Dense> {
+    let (model, device) = (trainer.model(), trainer.device());
+    threads.install(|| inference.outputs(model, &*data.features, device))
 }

@@ -47,12 +47,17 @@ impl KeepArgs {
     ) -> anyhow::Result<Run> {
         let identity = identity(settings, run, data_hash);
         let started = Run::start(trainer, || self.folder(settings), identity)?;
-        if let Some(Resumed { epoch, step, n_ranks }) = started.resumed().filter(|_| trainer.is_first()) {
+        let Some(folder) = started.folder() else { return Ok(started) };
+        folder.write_config(&settings.flags)?;
+        if let Some(Resumed { epoch, step, n_ranks, damage }) = started.resumed() {
+            if let Some(damage) = damage {
+                say(format_args!("note: {damage}: going on from the checkpoint before it"));
+            }
             say(format_args!("going on after {epoch} epochs and {step} steps"));
-            if n_ranks != run.ranks {
+            if *n_ranks != run.ranks {
                 let ranks = run.ranks;
                 say(format_args!(
-                    "note: on {ranks} ranks after {n_ranks}: the same seeds and samples, but sums that round otherwise"
+                    "note: on {ranks} ranks after {n_ranks}: the same items, samples and masks, but sums round otherwise, and a batch normalisation sees other batches"
                 ));
             }
         }
@@ -63,12 +68,10 @@ impl KeepArgs {
         if let Some(path) = &self.resume {
             return RunFolder::open(path);
         }
-        let folder = match &self.out {
-            Some(path) => RunFolder::create(path)?,
-            None => RunFolder::create_numbered("runs", settings.program)?,
-        };
-        folder.write_config(&settings.flags)?;
-        Ok(folder)
+        match &self.out {
+            Some(path) => RunFolder::create(path),
+            None => RunFolder::create_numbered("runs", settings.program),
+        }
     }
 }
 
@@ -77,7 +80,9 @@ impl KeepArgs {
 fn identity(settings: &Settings, run: &RunArgs, data_hash: &str) -> RunIdentity {
     let counts = |(flag, _): &(&String, &String)| !NOT_OF_THE_RESULT.contains(&flag.as_str());
     let flags = settings.flags.iter().filter(counts);
-    let flags = flags.map(|(flag, value)| (format!("--{flag}"), value.clone()));
+    // Two ways to write a number are one setting.
+    let plain = |value: &String| value.parse().map_or(value.clone(), |number: f64| number.to_string());
+    let flags = flags.map(|(flag, value)| (format!("--{flag}"), plain(value)));
     let program = ("the program".to_owned(), settings.program.to_owned());
     let settings = flags.chain(run.settings()).chain([program]).collect();
     RunIdentity { settings, data_hash: data_hash.to_owned() }

@@ -7,10 +7,12 @@ mod judge;
 pub mod keep;
 mod mean;
 mod nodes;
+mod program;
 mod progress;
 pub mod run;
 
 pub use judge::Judge;
 pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
+pub use program::Program;
 pub use progress::{Progress, say};

@@ -1,5 +1,6 @@
 //! How a program runs: its ranks and their batches.
 
+use anyhow::ensure;
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_dist::{Ranks, Topology};
@@ -40,16 +41,16 @@ pub struct RunArgs {
     /// Seeds in a batch of one rank.
     #[arg(long, value_parser = flags::size, default_value = "1024")]
     batch_size: usize,
-    /// Leaves out the last step of an epoch, if it has too few seeds for all ranks.
+    /// Leaves out the last step of an epoch, if it has fewer seeds than a batch for each rank.
     #[arg(long)]
     drop_last: bool,
     /// What happens to the seeds of an epoch's last step that do not divide by the number of ranks.
     #[arg(long, value_enum, default_value = "join")]
     uneven: UnevenSeeds,
-    /// Seed of the order, the samples, the initial weights and dropout.
+    /// Seed of the order, the samples, the initial weights and dropout, and of the split of a set of graphs.
     #[arg(long, default_value = "0")]
     pub seed: u64,
-    /// Threads of each rank that sample and gather ahead; 0 does so between the steps. If not given, 1 where a rank has more than one core, or there is one rank.
+    /// Threads of each rank that sample and gather ahead, besides those that compute; 0 does so between the steps. If not given, 1 where a rank computes on several threads, or there is one rank.
     #[arg(long, value_parser = flags::workers)]
     workers: Option<usize>,
     /// Device that computes; several ranks may share one.
@@ -71,6 +72,19 @@ impl RunArgs {
         ItemSamplerConfig { batch_size, shuffle: true, drop_last, uneven: self.uneven.of(), seed, shard }
     }
 
+    /// Says so where the ranks' batches are larger than what there is to train on and would be left out.
+    ///
+    /// # Errors
+    /// A message that says what to change.
+    pub fn check_steps(&self, n_items: usize, n_steps: usize) -> anyhow::Result<()> {
+        let per_step = self.batch_size.saturating_mul(self.ranks);
+        ensure!(
+            n_steps > 0 || n_items == 0,
+            "{n_items} items to train on give no step of {per_step}: lower --batch-size, or leave out --drop-last or --uneven drop"
+        );
+        Ok(())
+    }
+
     /// What of this a run's result depends on, by name: the batch of all ranks together, and the number of ranks
     /// where seeds are dropped or padded by it.
     pub fn settings(&self) -> Vec<(String, String)> {
@@ -84,7 +98,7 @@ impl RunArgs {
 
     /// How far the loader works ahead.
     pub fn loader(&self) -> LoaderConfig {
-        let has_core_to_spare = self.ranks == 1 || 1 < Ranks::of(self.ranks).threads_per_rank;
+        let has_core_to_spare = self.ranks == 1 || 1 < self.ranks().threads_per_rank;
         let workers = self.workers.unwrap_or(usize::from(has_core_to_spare));
         LoaderConfig { workers, ..Default::default() }
     }

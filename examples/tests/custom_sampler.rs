@@ -164,7 +164,7 @@ fn every_bad_flag_is_refused_with_what_was_expected() {
         ("--ranks 2000", "expected a whole number from 1 to 1024"),
         ("--eval half", "possible values: sampled, exact"),
         ("--checkpoint-every 0", "expected a whole number from 1 to 1000000"),
-        ("--resume nowhere", "is no folder of a run: it has no config.json"),
+        ("--resume nowhere", "nowhere has no checkpoint to go on from"),
     ];
     for (flags, expected) in cases {
         let output = Command::new(PROGRAM)

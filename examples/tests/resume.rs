@@ -121,9 +121,13 @@ fn killed(folder: &Path, moment: &Moment) -> bool {
 
 /// Resumes the run of the folder, or starts it there if it had not begun.
 fn start(folder: &Path, others: &[&str]) -> Child {
-    let has_begun = folder.join("config.json").exists();
-    let flag = if has_begun { "--resume" } else { "--out" };
+    let flag = if has_begun(folder) { "--resume" } else { "--out" };
     command([flag, path(folder)], others).spawn().unwrap()
+}
+
+/// Whether the folder has a checkpoint: the last one, or the one before it while that takes its place.
+fn has_begun(folder: &Path) -> bool {
+    ["checkpoint", "previous"].iter().any(|name| folder.join(format!("last/{name}.safetensors")).exists())
 }
 
 /// Reads what it prints until its end, or for so long; whether it still runs then.
@@ -150,6 +154,11 @@ fn runs_until(child: &mut Child, path: &Path, nth: u32) -> bool {
         thread::yield_now();
     }
     false
+}
+
+/// Whether a file was being written when the run of the folder was killed.
+fn is_writing(folder: &Path) -> bool {
+    files(folder).keys().any(|name| path(name).ends_with("unfinished"))
 }
 
 /// Resumes the run to its end and looks at what it leaves.
@@ -203,8 +212,8 @@ fn runs_that_are_killed_at_20_moments_go_on_to_the_same_bytes() {
     for (trial, moment) in moments.into_iter().enumerate() {
         let folder = root.path().join(format!("trial-{trial}"));
         kill(&folder, moment.clone());
-        n_with_checkpoint += u32::from(folder.join("last/checkpoint.safetensors").exists());
-        n_writing += u32::from(files(&folder).keys().any(|name| path(name).ends_with("unfinished")));
+        n_with_checkpoint += u32::from(has_begun(&folder));
+        n_writing += u32::from(folder.exists() && is_writing(&folder));
         assert!(finish(&folder) == expected, "{moment:?}: {:?}", left(&folder));
     }
     println!(
@@ -292,7 +301,7 @@ fn a_folder_of_no_run_is_refused() {
         let output = output(["--resume", path(folder)], &[]);
         let said = text(&output.stderr);
         assert!(!output.status.success());
-        assert!(said.contains("is no folder of a run: it has no config.json"), "{said}");
+        assert!(said.contains("has no checkpoint to go on from"), "{said}");
     }
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
     let output = output(["--resume", path(&empty)], &["--out", path(&empty)]);

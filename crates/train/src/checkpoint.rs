@@ -1,6 +1,7 @@
 //! What a stopped run goes on from: one file, which is whole or not there.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Bytes, Tensor};
@@ -9,12 +10,12 @@ use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
 use crate::weights::{hash, load_weights, weights_to_bytes};
-use crate::{Best, Counts, Error, Result, RunIdentity, Task, Trainer};
+use crate::{Best, Counts, Error, Result, RunIdentity, Task, Timings, Trainer};
 
 /// The form of the file; another number is refused.
 const VERSION: u32 = 1;
 
-/// Where a run is. The same on every rank.
+/// Where a run is. The same on every rank, but for the times, which are each rank's own.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Position {
     /// Epochs that were trained, validated and recorded.
@@ -23,6 +24,10 @@ pub(crate) struct Position {
     pub(crate) step: usize,
     /// Counts of these steps, of all ranks.
     pub(crate) counts: Counts,
+    /// Where the time of these steps went.
+    pub(crate) timings: Timings,
+    /// How long these steps took.
+    pub(crate) wall: Duration,
     pub(crate) best: Option<Best>,
     /// Epochs since the best one.
     pub(crate) n_since_best: usize,
@@ -37,63 +42,69 @@ struct Header {
     epoch: usize,
     step: usize,
     counts: [u64; 4],
+    timings_ns: [u64; 9],
+    wall_ns: u64,
     best: Option<BestHeader>,
     n_since_best: usize,
-    /// The lines of `metrics.jsonl`, one for each epoch.
-    lines: Vec<String>,
+    /// Bytes of `metrics.jsonl` that belong to the epochs before.
+    metrics_bytes: u64,
     /// The optimizer's names of the parameters that learn, in the model's order.
     param_ids: Vec<u64>,
-    /// SHA-256 of the other two entries.
-    model_hash: String,
-    optimizer_hash: String,
+    /// SHA-256 of the other entries, by name.
+    hashes: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct BestHeader {
     epoch: usize,
     val: [u64; 4],
-    weights_hash: String,
 }
 
-/// The bytes of a checkpoint of this trainer at this position, with the lines of `metrics.jsonl`.
-pub(crate) fn to_bytes<T: Task>(
-    trainer: &Trainer<T>,
-    position: &Position,
-    lines: &[String],
-    identity: &RunIdentity,
-    n_ranks: usize,
-) -> Result<Vec<u8>> {
+/// What stands in a checkpoint beside the trainer.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) position: &'a Position,
+    pub(crate) identity: &'a RunIdentity,
+    pub(crate) n_ranks: usize,
+    /// The best epoch's parameters, as they are written; nothing before the first epoch.
+    pub(crate) best: &'a [u8],
+    /// Bytes of `metrics.jsonl`.
+    pub(crate) metrics_bytes: u64,
+}
+
+/// The bytes of a checkpoint of this trainer.
+pub(crate) fn to_bytes<T: Task>(trainer: &Trainer<T>, around: &Surroundings<'_>) -> Result<Vec<u8>> {
     let unwritable = |reason: String| Error::Weights { reason };
     let model = weights_to_bytes(&trainer.model)?;
     let optimizer = trainer.optimizer.state.into_bytes().map_err(|error| unwritable(error.to_string()))?;
     let mut ids = Ids(Vec::new());
     trainer.model.visit(&mut ids);
+    let position = around.position;
+    let entries = [("model", &model[..]), ("optimizer", &optimizer), ("best", around.best)];
     let header = Header {
         version: VERSION,
-        identity: identity.clone(),
-        n_ranks,
+        identity: around.identity.clone(),
+        n_ranks: around.n_ranks,
         epoch: position.epoch,
         step: position.step,
         counts: position.counts.to_bits(),
-        best: position.best.as_ref().map(|best| BestHeader {
-            epoch: best.epoch,
-            val: best.val.to_bits(),
-            weights_hash: best.weights_hash.clone(),
-        }),
+        timings_ns: position.timings.to_nanos(),
+        wall_ns: u64::try_from(position.wall.as_nanos()).unwrap_or(u64::MAX),
+        best: position.best.as_ref().map(|best| BestHeader { epoch: best.epoch, val: best.val.to_bits() }),
         n_since_best: position.n_since_best,
-        lines: lines.to_vec(),
+        metrics_bytes: around.metrics_bytes,
         param_ids: ids.0,
-        model_hash: hash(&model),
-        optimizer_hash: hash(&optimizer),
+        hashes: entries.map(|(name, bytes)| (name.to_owned(), hash(bytes))).into(),
     };
     let header = serde_json::to_string(&header).map_err(|error| unwritable(error.to_string()))?;
-    pack(header, &model, &optimizer).map_err(|error| unwritable(error.to_string()))
+    pack(header, entries).map_err(|error| unwritable(error.to_string()))
 }
 
-fn pack(header: String, model: &[u8], optimizer: &[u8]) -> std::result::Result<Vec<u8>, SafeTensorError> {
-    let view = |bytes| TensorView::new(Dtype::U8, vec![<[u8]>::len(bytes)], bytes);
-    let entries = [("model", view(model)?), ("optimizer", view(optimizer)?)];
-    serialize(entries, Some(HashMap::from([("run".to_owned(), header)])))
+fn pack(header: String, entries: [(&str, &[u8]); 3]) -> std::result::Result<Vec<u8>, SafeTensorError> {
+    let mut views = Vec::with_capacity(entries.len());
+    for (name, bytes) in entries {
+        views.push((name, TensorView::new(Dtype::U8, vec![bytes.len()], bytes)?));
+    }
+    serialize(views, Some(HashMap::from([("run".to_owned(), header)])))
 }
 
 /// A checkpoint that was read and found whole.
@@ -101,6 +112,16 @@ pub(crate) struct Checkpoint<'a> {
     header: Header,
     model: &'a [u8],
     optimizer: &'a [u8],
+    best: &'a [u8],
+}
+
+/// What a checkpoint gives the run that goes on from it.
+pub(crate) struct Restored {
+    pub(crate) position: Position,
+    /// See [`Surroundings`].
+    pub(crate) best: Vec<u8>,
+    /// See [`Surroundings`].
+    pub(crate) metrics_bytes: u64,
 }
 
 impl<'a> Checkpoint<'a> {
@@ -119,17 +140,16 @@ impl<'a> Checkpoint<'a> {
             let found = header.version;
             return Err(format!("it has version {found}, this program reads version {VERSION}"));
         }
-        let entry = |name: &str, expected: &str| -> std::result::Result<&'a [u8], String> {
+        let entry = |name: &str| -> std::result::Result<&'a [u8], String> {
             let data = entries.tensor(name).map_err(text)?.data();
-            let found = hash(data);
-            if found != expected {
-                return Err(format!("the entry `{name}` is damaged: SHA-256 {found}, expected {expected}"));
+            let (found, expected) = (hash(data), header.hashes.get(name));
+            match expected {
+                Some(expected) if *expected == found => Ok(data),
+                _ => Err(format!("the entry `{name}` is damaged: SHA-256 {found}, expected {expected:?}")),
             }
-            Ok(data)
         };
-        let model = entry("model", &header.model_hash)?;
-        let optimizer = entry("optimizer", &header.optimizer_hash)?;
-        Ok(Self { model, optimizer, header })
+        let (model, optimizer, best) = (entry("model")?, entry("optimizer")?, entry("best")?);
+        Ok(Self { model, optimizer, best, header })
     }
 
     /// Whose checkpoint it is.
@@ -142,36 +162,37 @@ impl<'a> Checkpoint<'a> {
         self.header.n_ranks
     }
 
-    /// Puts model and optimizer into the trainer; says where the run was, and gives its lines of metrics.
+    /// Puts model and optimizer into the trainer, and gives the rest.
     ///
     /// # Errors
     /// [`Error::Weights`] where they do not fit.
-    pub(crate) fn restore<T: Task>(self, trainer: &mut Trainer<T>) -> Result<(Position, Vec<String>)> {
-        load_weights(&mut trainer.model, self.model.to_vec())?;
+    pub(crate) fn restore<T: Task>(self, trainer: &mut Trainer<T>) -> Result<Restored> {
+        let Self { header, model, optimizer, best } = self;
+        load_weights(&mut trainer.model, model.to_vec())?;
         let mut ids = Ids(Vec::new());
         trainer.model.visit(&mut ids);
-        let (expected, got) = (ids.0.len(), self.header.param_ids.len());
+        let (expected, got) = (ids.0.len(), header.param_ids.len());
         if expected != got {
             let reason = format!("{got} parameters that learn, the model has {expected}");
             return Err(Error::Weights { reason });
         }
-        trainer.model = trainer.model.clone().map(&mut SetIds(&self.header.param_ids));
-        let optimizer =
-            trainer.optimizer.state.clone().from_bytes(Bytes::from_bytes_vec(self.optimizer.to_vec()));
+        trainer.model = trainer.model.clone().map(&mut SetIds(&header.param_ids));
+        let optimizer = trainer.optimizer.state.clone().from_bytes(Bytes::from_bytes_vec(optimizer.to_vec()));
         trainer.optimizer.state = optimizer.map_err(|error| Error::Weights { reason: error.to_string() })?;
-        let header = self.header;
         let position = Position {
             epoch: header.epoch,
             step: header.step,
             counts: Counts::from_bits(header.counts),
-            best: header.best.map(|best| Best {
-                epoch: best.epoch,
-                val: Counts::from_bits(best.val),
-                weights_hash: best.weights_hash,
+            timings: Timings::from_nanos(header.timings_ns),
+            wall: Duration::from_nanos(header.wall_ns),
+            best: header.best.map(|then| Best {
+                epoch: then.epoch,
+                val: Counts::from_bits(then.val),
+                weights_hash: hash(best),
             }),
             n_since_best: header.n_since_best,
         };
-        Ok((position, header.lines))
+        Ok(Restored { position, best: best.to_vec(), metrics_bytes: header.metrics_bytes })
     }
 }
 

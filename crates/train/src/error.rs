@@ -54,9 +54,15 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// There is nothing to go on with.
-    #[error("{path} is no folder of a run: it has no config.json; name one that has, or start a new run")]
-    NoRunFolder {
+    /// There is nothing to go on from.
+    #[error("{path} has no checkpoint to go on from: name the folder of a run, or start a new one")]
+    NoCheckpoint {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another process writes to the run folder.
+    #[error("{path} is in use by another run: wait for it, stop it, or name another folder")]
+    RunFolderInUse {
         /// The folder.
         path: PathBuf,
     },

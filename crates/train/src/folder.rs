@@ -1,22 +1,23 @@
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::curves::Curves;
-use crate::weights::hash;
 use crate::{
-    Best, ConfusionMatrix, Counts, EpochReport, EpochRow, Error, Prediction, ReportPage, Result, Summary,
-    Timings,
+    ConfusionMatrix, Counts, EpochReport, EpochRow, Error, Prediction, ReportPage, Result, Summary, Timings,
 };
 
-/// Where the last checkpoint stands in a run folder.
-const CHECKPOINT: &str = "last/checkpoint.safetensors";
+/// Where the last checkpoint stands in a run folder, and the one before it.
+const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.safetensors"];
 
-/// All that a run leaves which is stopped while its first file is written.
-const UNFINISHED_CONFIG: &str = "config.json.unfinished";
+/// What a file is called until it is whole.
+const UNFINISHED: &str = ".unfinished";
+
+/// What a run writes at its end.
+const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv"];
 
 /// The folder that keeps what came of a training run.
 ///
@@ -26,18 +27,25 @@ const UNFINISHED_CONFIG: &str = "config.json.unfinished";
 /// | `metrics.jsonl` | one object an epoch: losses, accuracies, stage times, memory |
 /// | `curves.svg` | loss and accuracy over the epochs |
 /// | `best.safetensors` | the parameters of the best epoch by validation accuracy, the first of those that tie |
-/// | `last/checkpoint.safetensors` | what a stopped run goes on from |
+/// | `last/checkpoint.safetensors` | what a stopped run goes on from, the first file that is written |
+/// | `last/previous.safetensors` | the checkpoint before it, for when it is damaged |
 /// | `test_predictions.csv` | each test item with its class and the predicted one |
 /// | `summary.json` | the result |
 /// | `report.html` | all of it on one page |
 ///
 /// Every file but `metrics.jsonl`, which grows, is written under another name, brought to the disk and then
-/// renamed, so that what stands there is whole, whenever the process or the machine stops.
+/// renamed, so that what stands there is whole, whenever the process or the machine stops. The folder is
+/// locked as long as this lives, where the file system has locks.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// The lines of `metrics.jsonl`.
-    pub(crate) lines: Vec<String>,
+    /// The lines of `metrics.jsonl`, and their bytes.
+    epochs: Vec<EpochRow>,
+    metrics_bytes: u64,
+    /// What stands in `best.safetensors`; nothing before the first epoch.
+    best: Vec<u8>,
+    /// Holds the lock.
+    _lock: File,
 }
 
 /// A line of `metrics.jsonl`.
@@ -57,31 +65,42 @@ struct EpochLine {
 }
 
 impl RunFolder {
-    /// Makes the folder, or takes an empty one; one whose run was stopped before it had begun is empty.
+    /// Makes the folder, or takes an empty one; that of a run which was stopped before its first checkpoint
+    /// counts as empty.
     ///
     /// # Errors
-    /// [`Error::RunFolderNotEmpty`], or [`Error::Io`] when it cannot be made.
+    /// [`Error::RunFolderNotEmpty`], [`Error::RunFolderInUse`], or [`Error::Io`] when it cannot be made.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let io = |source| Error::Io { path: path.clone(), source };
         fs::create_dir_all(&path).map_err(io)?;
-        for entry in fs::read_dir(&path).map_err(io)? {
-            if entry.map_err(io)?.file_name() != UNFINISHED_CONFIG {
-                return Err(Error::RunFolderNotEmpty { path });
-            }
+        let folder = Self::lock(path.clone())?;
+        match is_as_good_as_empty(&path).map_err(io)? {
+            true => Ok(folder),
+            false => Err(Error::RunFolderNotEmpty { path }),
         }
-        Ok(Self { path, lines: Vec::new() })
     }
 
     /// The folder of a run that was stopped, to go on with it.
     ///
     /// # Errors
-    /// [`Error::NoRunFolder`] when there is none.
+    /// [`Error::NoCheckpoint`] when there is nothing to go on from, [`Error::RunFolderInUse`], [`Error::Io`].
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        match path.join("config.json").is_file() {
-            true => Ok(Self { path, lines: Vec::new() }),
-            false => Err(Error::NoRunFolder { path }),
+        match CHECKPOINTS.iter().any(|name| path.join(name).is_file()) {
+            true => Self::lock(path),
+            false => Err(Error::NoCheckpoint { path }),
+        }
+    }
+
+    fn lock(path: PathBuf) -> Result<Self> {
+        let lock = File::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Error::RunFolderInUse { path }),
+            // Without locks in the file system, two runs in one folder are the user's to avoid.
+            Err(TryLockError::Error(_)) | Ok(()) => {
+                Ok(Self { path, epochs: Vec::new(), metrics_bytes: 0, best: Vec::new(), _lock: lock })
+            }
         }
     }
 
@@ -117,46 +136,71 @@ impl RunFolder {
         self.write_json("config.json", config)
     }
 
-    /// The bytes of the last checkpoint, if there is one.
+    /// The checkpoints that there are, the last one first, with their paths.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::BadFile`] for a file without bytes.
-    pub(crate) fn checkpoint(&self) -> Result<Option<Vec<u8>>> {
-        let path = self.checkpoint_path();
-        match fs::read(&path) {
-            Ok(bytes) if bytes.is_empty() => {
-                Err(Error::BadFile { path, reason: "it is empty: the checkpoint is lost".to_owned() })
+    /// [`Error::Io`].
+    pub(crate) fn checkpoints(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for path in CHECKPOINTS.map(|name| self.path.join(name)) {
+            match fs::read(&path) {
+                Ok(bytes) => found.push((path, bytes)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(source) => return Err(Error::Io { path, source }),
             }
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Io { path, source }),
         }
+        Ok(found)
     }
 
-    /// Where the last checkpoint stands.
-    pub(crate) fn checkpoint_path(&self) -> PathBuf {
-        self.path.join(CHECKPOINT)
-    }
-
-    /// Puts a checkpoint in the place of the last one.
+    /// Puts a checkpoint in the place of the last one, which becomes the one before it.
     ///
     /// # Errors
-    /// [`Error::Io`]; the last one is then still there.
+    /// [`Error::Io`]; the last one is then still there, under one of the two names.
     pub(crate) fn write_checkpoint(&self, bytes: &[u8]) -> Result<()> {
+        let [last, previous] = CHECKPOINTS.map(|name| self.path.join(name));
+        let io = |source| Error::Io { path: last.clone(), source };
         let folder = self.path.join("last");
-        fs::create_dir_all(&folder).map_err(|source| Error::Io { path: folder, source })?;
-        self.write(CHECKPOINT, bytes)
+        if !folder.is_dir() {
+            fs::create_dir(&folder).and_then(|()| sync_folder(&self.path)).map_err(io)?;
+        }
+        let unfinished = write_unfinished(&last, bytes).map_err(io)?;
+        if last.is_file() {
+            fs::rename(&last, previous).map_err(io)?;
+        }
+        fs::rename(unfinished, &last).and_then(|()| sync_folder(&folder)).map_err(io)
     }
 
-    /// Takes the lines of the epochs before a resumption, in the place of what the stopped run wrote.
+    /// Takes the files back to where a checkpoint was made: the metrics to so many bytes, the best epoch's
+    /// parameters to these. What an end of the run wrote goes.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Drawing`].
-    pub(crate) fn restore(&mut self, lines: Vec<String>) -> Result<()> {
-        self.lines = lines;
-        let text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
-        self.write("metrics.jsonl", text.as_bytes())?;
-        self.draw()
+    /// [`Error::Io`], [`Error::Drawing`], and [`Error::BadFile`] for metrics that are not those of the run.
+    pub(crate) fn restore(&mut self, metrics_bytes: u64, best: Vec<u8>) -> Result<()> {
+        for path in RESULTS.map(|name| self.path.join(name)) {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::Io { path, source });
+                }
+                _ => {}
+            }
+        }
+        let path = self.path.join("metrics.jsonl");
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            text => text.map_err(|source| Error::Io { path: path.clone(), source })?,
+        };
+        let bad = |reason| Error::BadFile { path: path.clone(), reason };
+        let Some(text) = usize::try_from(metrics_bytes).ok().and_then(|n_bytes| text.get(..n_bytes)) else {
+            return Err(bad(format!("it has {} bytes, the checkpoint knows of {metrics_bytes}", text.len())));
+        };
+        self.write("metrics.jsonl", text)?;
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let epochs: serde_json::Result<_> = lines.map(serde_json::from_slice).collect();
+        self.epochs = epochs.map_err(|error| bad(error.to_string()))?;
+        self.metrics_bytes = metrics_bytes;
+        self.draw()?;
+        self.set_best(best);
+        if self.best.is_empty() { Ok(()) } else { self.write_best() }
     }
 
     /// Records an epoch, counted from 1: appends to the metrics and draws the curves.
@@ -179,56 +223,49 @@ impl RunFolder {
             peak_rss_mapped_bytes: train.peak_memory.mapped_bytes,
         };
         let path = self.path.join("metrics.jsonl");
-        let line = serde_json::to_string(&line);
-        let append = || {
-            let line = line?;
-            OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&path)?
-                .write_all(format!("{line}\n").as_bytes())?;
-            Ok(line)
+        let mut append = || {
+            let line = serde_json::to_string(&line)? + "\n";
+            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+            file.write_all(line.as_bytes())?;
+            // The checkpoint that follows counts on these bytes.
+            file.sync_all()?;
+            self.metrics_bytes += line.len() as u64;
+            self.epochs.push(serde_json::from_str(&line)?);
+            Ok(())
         };
-        self.lines.push(append().map_err(|source| Error::Io { path: path.clone(), source })?);
+        append().map_err(|source| Error::Io { path: path.clone(), source })?;
         self.draw()
     }
 
     fn draw(&self) -> Result<()> {
-        match self.epochs()? {
-            epochs if epochs.is_empty() => Ok(()),
-            epochs => self.write("curves.svg", Curves::of(&epochs).to_svg()?.as_bytes()),
+        if self.epochs.is_empty() {
+            return Ok(());
         }
+        self.write("curves.svg", Curves::of(&self.epochs).to_svg()?.as_bytes())
     }
 
-    /// The lines of `metrics.jsonl`, read back.
-    fn epochs(&self) -> Result<Vec<EpochRow>> {
-        let row = |line: &String| serde_json::from_str(line);
-        let rows: serde_json::Result<_> = self.lines.iter().map(row).collect();
-        let path = self.path.join("metrics.jsonl");
-        rows.map_err(|error| Error::BadFile { path, reason: error.to_string() })
+    /// Bytes of `metrics.jsonl`.
+    pub(crate) fn metrics_bytes(&self) -> u64 {
+        self.metrics_bytes
     }
 
-    /// Keeps these bytes as the best epoch's parameters.
+    /// Takes these bytes as the best epoch's parameters, for checkpoints. Their file is written by
+    /// [`RunFolder::write_best`], which comes after the checkpoint: so the file is never ahead of it.
+    pub(crate) fn set_best(&mut self, bytes: Vec<u8>) {
+        self.best = bytes;
+    }
+
+    /// Writes `best.safetensors`.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn write_best(&self, bytes: &[u8]) -> Result<()> {
-        self.write("best.safetensors", bytes)
+    pub(crate) fn write_best(&self) -> Result<()> {
+        self.write("best.safetensors", &self.best)
     }
 
-    /// The best epoch's parameters as they were written.
-    ///
-    /// # Errors
-    /// [`Error::Io`], and [`Error::BadFile`] when the file is another one by now.
-    pub(crate) fn read_best(&self, best: &Best) -> Result<Vec<u8>> {
-        let path = self.path.join("best.safetensors");
-        let bytes = fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-        let found = hash(&bytes);
-        if found != best.weights_hash {
-            let reason = format!("its SHA-256 is {found}, epoch {} wrote {}", best.epoch, best.weights_hash);
-            return Err(Error::BadFile { path, reason });
-        }
-        Ok(bytes)
+    /// The best epoch's parameters; nothing before the first epoch.
+    pub(crate) fn best(&self) -> &[u8] {
+        &self.best
     }
 
     /// Writes `test_predictions.csv`: `node,label,predicted`, in the order given.
@@ -265,7 +302,7 @@ impl RunFolder {
         let page = ReportPage {
             title: title.to_owned(),
             config: self.config()?,
-            epochs: self.epochs()?,
+            epochs: self.epochs.clone(),
             summary: summary.clone(),
             confusion: Some(confusion),
             class_names: class_names.to_vec(),
@@ -295,15 +332,41 @@ impl RunFolder {
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path.join(name);
-        let unfinished = self.path.join(format!("{name}.unfinished"));
         let write = || {
-            let mut file = File::create(&unfinished)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &path)?;
-            // The new name is on the disk when the folder is.
-            path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+            fs::rename(write_unfinished(&path, bytes)?, &path)?;
+            sync_folder(&self.path)
         };
         write().map_err(|source| Error::Io { path: path.clone(), source })
     }
+}
+
+/// Writes a file under another name and brings it to the disk.
+fn write_unfinished(path: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(UNFINISHED);
+    let mut file = File::create(&name)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(name.into())
+}
+
+/// Brings the names in a folder to the disk.
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Whether a folder has nothing in it but what a run leaves that was stopped before its first checkpoint.
+fn is_as_good_as_empty(path: &Path) -> std::io::Result<bool> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_name() != "last" || !entry.file_type()?.is_dir() {
+            return Ok(false);
+        }
+        for inner in fs::read_dir(entry.path())? {
+            if !inner?.file_name().to_string_lossy().ends_with(UNFINISHED) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }

@@ -55,6 +55,24 @@ impl Timings {
     }
 }
 
+impl Timings {
+    /// The stages in nanoseconds, in the order of [`Timings::seconds`].
+    pub(crate) fn to_nanos(self) -> [u64; 9] {
+        let StageTimes { seeds, sample, gather } = self.loader;
+        let Self { wait, upload, forward, backward, sync, update, .. } = self;
+        [seeds, sample, gather, wait, upload, forward, backward, sync, update]
+            .map(|stage| u64::try_from(stage.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The stages that [`Timings::to_nanos`] gave these numbers of.
+    pub(crate) fn from_nanos(nanos: [u64; 9]) -> Self {
+        let [seeds, sample, gather, wait, upload, forward, backward, sync, update] =
+            nanos.map(Duration::from_nanos);
+        let loader = StageTimes { seeds, sample, gather };
+        Self { loader, wait, upload, forward, backward, sync, update }
+    }
+}
+
 impl Serialize for Timings {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.seconds())
@@ -116,7 +134,7 @@ pub struct EpochReport {
     pub counts: Counts,
     /// Where this rank's time went.
     pub timings: Timings,
-    /// Time from the first batch asked for to the last update.
+    /// Time from the first batch asked for to the last update; what was done again after a stop counts once.
     pub wall: Duration,
     /// The most memory seen in the epoch.
     pub peak_memory: MemoryUse,
@@ -127,30 +145,43 @@ pub struct EpochReport {
 pub struct EpochSoFar {
     /// The epoch, from 0.
     pub(crate) epoch: usize,
-    /// Steps that are done, those before a resumption included.
+    /// Steps that are done, those before a resumption included; the same of all that follows.
     pub(crate) n_steps: usize,
     /// Counts of these steps, of all ranks.
     pub(crate) counts: Counts,
     pub(crate) timings: Timings,
     pub(crate) memory: PeakMemory,
     started: Instant,
+    /// Time that steps before a resumption took.
+    earlier: Duration,
 }
 
 impl EpochSoFar {
     /// The start of an epoch, counted from 0.
     pub fn start(epoch: usize) -> Self {
-        Self::resume(epoch, 0, Counts::default())
+        Self::resume(epoch, 0, Counts::default(), Timings::default(), Duration::ZERO)
     }
 
     /// An epoch of which some steps were done, by a process that is no more.
-    pub(crate) fn resume(epoch: usize, n_steps: usize, counts: Counts) -> Self {
-        let (timings, memory) = (Timings::default(), PeakMemory::default());
-        Self { epoch, n_steps, counts, timings, memory, started: Instant::now() }
+    pub(crate) fn resume(
+        epoch: usize,
+        n_steps: usize,
+        counts: Counts,
+        timings: Timings,
+        earlier: Duration,
+    ) -> Self {
+        let memory = PeakMemory::default();
+        Self { epoch, n_steps, counts, timings, memory, started: Instant::now(), earlier }
     }
 
     /// What became of it.
     pub fn report(&self) -> EpochReport {
-        let &Self { n_steps, counts, timings, memory, started, .. } = self;
-        EpochReport { n_steps, counts, timings, wall: started.elapsed(), peak_memory: memory.get() }
+        let &Self { n_steps, counts, timings, memory, .. } = self;
+        EpochReport { n_steps, counts, timings, wall: self.wall(), peak_memory: memory.get() }
+    }
+
+    /// How long its steps took.
+    pub(crate) fn wall(&self) -> Duration {
+        self.earlier + self.started.elapsed()
     }
 }

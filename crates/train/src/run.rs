@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint, Position, differences};
+use crate::checkpoint::{self, Checkpoint, Position, Restored, Surroundings, differences};
 use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
     Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder,
@@ -44,7 +44,7 @@ pub struct About<'a> {
 }
 
 /// Where a run went on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
     /// Epochs that were done.
     pub epoch: usize,
@@ -52,6 +52,8 @@ pub struct Resumed {
     pub step: usize,
     /// Ranks of the run that was stopped.
     pub n_ranks: usize,
+    /// On the first rank, why it was not the last checkpoint but the one before.
+    pub damage: Option<String>,
 }
 
 impl Run {
@@ -59,68 +61,54 @@ impl Run {
     /// checkpoint that stands in it: then the trainer gets the model and the optimizer of that moment, and
     /// all that follows has the same bits as if nothing had stopped. A meeting.
     ///
-    /// On another number of ranks the seeds, the samples and the masks are the same; sums over the ranks
-    /// round otherwise.
+    /// On another number of ranks the items, the samples and the masks are the same; sums over the ranks
+    /// round otherwise, and a batch normalisation, whose statistics are of each rank's own batches, sees others.
     ///
     /// # Errors
-    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::BadFile`],
-    /// [`Error::Io`], [`Error::Weights`], [`Error::Ranks`].
+    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::BadFile`]
+    /// where none is whole, [`Error::Io`], [`Error::Weights`], [`Error::Ranks`].
     pub fn start<T: Task>(
         trainer: &mut Trainer<T>,
         folder: impl FnOnce() -> Result<RunFolder>,
         identity: RunIdentity,
     ) -> Result<Self> {
         let folder = if trainer.is_first() { Some(folder()?) } else { None };
-        let mut run = Self { position: Position::default(), identity, resumed: None, folder };
-        // The first rank looks at the checkpoint before the others get it, so that it is the one that fails:
-        // it has the path.
-        let mut bytes = match &run.folder {
-            Some(folder) => folder.checkpoint()?.unwrap_or_default(),
-            None => Vec::new(),
+        // The first rank looks before the others get it, so that it is the one that fails: it has the paths.
+        let (mut bytes, damage) = match &folder {
+            Some(folder) => whole_checkpoint(folder, &identity)?,
+            None => (Vec::new(), None),
         };
-        if !bytes.is_empty() {
-            run.read(&bytes)?;
-        }
         trainer.comm().broadcast(0, &mut bytes)?;
+        let mut run = Self { position: Position::default(), identity, resumed: None, folder };
         if bytes.is_empty() {
             run.checkpoint(trainer)?;
         } else {
-            run.resume(trainer, &bytes)?;
+            run.resume(trainer, &bytes, damage)?;
         }
         Ok(run)
     }
 
-    /// The checkpoint in these bytes, if this run may go on from it.
-    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Checkpoint<'a>> {
-        let bad = |reason: String| {
-            let path = self.folder.as_ref().map(RunFolder::checkpoint_path).unwrap_or_default();
-            Error::BadFile { path, reason }
-        };
-        let checkpoint = Checkpoint::read(bytes).map_err(bad)?;
-        check_identity(checkpoint.identity(), &self.identity)?;
-        Ok(checkpoint)
-    }
-
-    fn resume<T: Task>(&mut self, trainer: &mut Trainer<T>, bytes: &[u8]) -> Result<()> {
-        let checkpoint = self.read(bytes)?;
+    fn resume<T: Task>(
+        &mut self,
+        trainer: &mut Trainer<T>,
+        bytes: &[u8],
+        damage: Option<String>,
+    ) -> Result<()> {
+        let unreadable = |reason: String| Error::Weights { reason };
+        let checkpoint = Checkpoint::read(bytes).map_err(unreadable)?;
         let n_ranks = checkpoint.n_ranks();
-        let (position, lines) = checkpoint.restore(trainer)?;
-        self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks });
-        let is_at_best =
-            position.step == 0 && position.best.as_ref().is_some_and(|best| best.epoch == position.epoch);
+        let Restored { position, best, metrics_bytes } = checkpoint.restore(trainer)?;
+        self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks, damage });
         self.position = position;
-        let Some(folder) = &mut self.folder else { return Ok(()) };
-        folder.restore(lines)?;
-        match is_at_best {
-            // The run may have stopped between the checkpoint and this.
-            true => folder.write_best(&weights_to_bytes(trainer.model())?),
-            false => Ok(()),
+        match &mut self.folder {
+            Some(folder) => folder.restore(metrics_bytes, best),
+            None => Ok(()),
         }
     }
 
     /// Where the run went on; `None` for one that started here.
-    pub fn resumed(&self) -> Option<Resumed> {
-        self.resumed
+    pub fn resumed(&self) -> Option<&Resumed> {
+        self.resumed.as_ref()
     }
 
     /// The folder, on the first rank.
@@ -140,13 +128,16 @@ impl Run {
 
     /// The next epoch, or what is left of it.
     pub(crate) fn next_epoch(&self) -> EpochSoFar {
-        EpochSoFar::resume(self.position.epoch, self.position.step, self.position.counts)
+        let &Position { epoch, step, counts, timings, wall, .. } = &self.position;
+        EpochSoFar::resume(epoch, step, counts, timings, wall)
     }
 
     /// Takes the steps that were done of an epoch under way.
     pub(crate) fn advance(&mut self, so_far: &EpochSoFar) {
         self.position.step = so_far.n_steps;
         self.position.counts = so_far.counts;
+        self.position.timings = so_far.timings;
+        self.position.wall = so_far.wall();
     }
 
     /// Writes the place where the run is to the disk, in the place of the last one: the first rank does.
@@ -155,9 +146,14 @@ impl Run {
     /// [`Error::Io`]; the last checkpoint is then still there.
     pub fn checkpoint<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        let n_ranks = trainer.comm().topology().world_size;
-        let bytes = checkpoint::to_bytes(trainer, &self.position, &folder.lines, &self.identity, n_ranks)?;
-        folder.write_checkpoint(&bytes)
+        let around = Surroundings {
+            position: &self.position,
+            identity: &self.identity,
+            n_ranks: trainer.comm().topology().world_size,
+            best: folder.best(),
+            metrics_bytes: folder.metrics_bytes(),
+        };
+        folder.write_checkpoint(&checkpoint::to_bytes(trainer, &around)?)
     }
 
     /// Records the epoch that was trained and validated, and keeps the parameters if none had a better
@@ -175,25 +171,25 @@ impl Run {
         if let Some(folder) = &mut self.folder {
             folder.record(epoch, train, val)?;
         }
-        let best = self.position.best.as_ref();
-        let is_best = best.is_none_or(|best| val.accuracy() > best.val.accuracy());
-        (self.position.epoch, self.position.step, self.position.counts) = (epoch, 0, Counts::default());
-        if !is_best {
-            self.position.n_since_best += 1;
-            self.checkpoint(trainer)?;
-            return Ok(false);
+        let Position { best, n_since_best, .. } = &self.position;
+        let is_best = best.as_ref().is_none_or(|best| val.accuracy() > best.val.accuracy());
+        let mut next =
+            Position { epoch, n_since_best: n_since_best + 1, best: best.clone(), ..Position::default() };
+        if is_best {
+            let bytes = weights_to_bytes(trainer.model())?;
+            next.best = Some(Best { epoch, val: *val, weights_hash: hash(&bytes) });
+            next.n_since_best = 0;
+            if let Some(folder) = &mut self.folder {
+                folder.set_best(bytes);
+            }
         }
-        let bytes = weights_to_bytes(trainer.model())?;
-        self.position.best = Some(Best { epoch, val: *val, weights_hash: hash(&bytes) });
-        self.position.n_since_best = 0;
-        // The checkpoint first, which holds the same parameters: a run that stops before the other file is
-        // written makes it of them. The other way round, a run that goes on from the checkpoint before would
-        // find the wrong best epoch's parameters.
+        self.position = next;
         self.checkpoint(trainer)?;
-        if let Some(folder) = &self.folder {
-            folder.write_best(&bytes)?;
+        match &self.folder {
+            Some(folder) if is_best => folder.write_best()?,
+            _ => {}
         }
-        Ok(true)
+        Ok(is_best)
     }
 
     /// The best epoch so far.
@@ -207,13 +203,10 @@ impl Run {
     /// Puts the best epoch's parameters into the trainer. A meeting.
     ///
     /// # Errors
-    /// [`Error::NoEpoch`], [`Error::Io`], [`Error::BadFile`], [`Error::Weights`] or [`Error::Ranks`].
+    /// [`Error::NoEpoch`], [`Error::Weights`] or [`Error::Ranks`].
     pub fn load_best<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
-        let best = self.best()?;
-        let mut bytes = match &self.folder {
-            Some(folder) => folder.read_best(best)?,
-            None => Vec::new(),
-        };
+        self.best()?;
+        let mut bytes = self.folder.as_ref().map_or_else(Vec::new, |folder| folder.best().to_vec());
         trainer.comm().broadcast(0, &mut bytes)?;
         load_weights(&mut trainer.model, bytes)
     }
@@ -236,6 +229,24 @@ impl Run {
         folder.write_summary(&summary)?;
         folder.write_report(about.title, &summary, said.confusion_matrix(), about.class_names)?;
         Ok(Some(summary))
+    }
+}
+
+/// The last checkpoint that is whole, if there is any, of this run; and what is wrong with the one after it.
+fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u8>, Option<String>)> {
+    let mut damage = None;
+    for (path, bytes) in folder.checkpoints()? {
+        match Checkpoint::read(&bytes) {
+            Ok(checkpoint) => {
+                check_identity(checkpoint.identity(), identity)?;
+                return Ok((bytes, damage.map(|error: Error| error.to_string())));
+            }
+            Err(reason) => damage = damage.or(Some(Error::BadFile { path, reason })),
+        }
+    }
+    match damage {
+        Some(error) => Err(error),
+        None => Ok((Vec::new(), None)),
     }
 }
 

@@ -33,9 +33,9 @@ pub struct Summary {
     pub n_epochs: usize,
     /// Whether the run ended before all its epochs, because none was better any more.
     pub stopped_early: bool,
-    /// Seconds from the start of the run to its end, the test included.
+    /// Seconds of the process that ended the run, from its start, the test included.
     pub seconds: f64,
-    /// The most anonymous memory seen, in bytes.
+    /// The most anonymous memory that it saw itself use, in bytes.
     pub peak_rss_anon_bytes: u64,
     /// The most mapped file pages seen, in bytes.
     pub peak_rss_mapped_bytes: u64,

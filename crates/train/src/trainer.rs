@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
@@ -13,8 +13,8 @@ use crate::{
     Result, StepReport, Task, Timings, Weight,
 };
 
-/// How long ranks wait for the one that works for all of them: a year. A rank that fails is noticed at once.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+/// How long ranks wait for the one that works for all of them: a day. One that fails is noticed at once.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Trains a task's model, together with the trainers of the other ranks: each takes its share of a step's
 /// items, gradients are averaged, and all models stay the same to the bit.
@@ -159,8 +159,14 @@ impl<T: Task> Trainer<T> {
         let forwarded = Instant::now();
         *forwards += forwarded - uploaded;
         so_far.memory.look();
-        let loss = forward.loss_sum.div_scalar(forward.weight);
-        let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
+        // Items that all weigh nothing have no mean loss.
+        let gradients = match forward.weight {
+            0.0 => GradientsParams::new(),
+            weight => {
+                let loss = forward.loss_sum.div_scalar(weight);
+                GradientsParams::from_grads(loss.backward(), &self.model)
+            }
+        };
         *backward += forwarded.elapsed();
         so_far.memory.look();
         Ok((counts, gradients))

@@ -106,7 +106,7 @@ fn train(
             })?;
             Ok(said)
         })?;
-        let resumed = run.resumed();
+        let resumed = run.resumed().cloned();
         Ok(run.folder().map(|folder| (result_of(folder.path(), weights, &said), resumed)))
     });
     match result {
@@ -151,7 +151,7 @@ fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {
 fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
     for n_ranks in [1, 2] {
         let whole = tempfile::tempdir().unwrap();
-        let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+        let create = |folder: &Path| RunFolder::create(folder);
         let (expected, resumed) = train(n_ranks, || create(whole.path()), None, usize::MAX).unwrap();
         assert_eq!((resumed, expected.metrics.len()), (None, 3));
         // Three epochs of four steps.
@@ -167,7 +167,7 @@ fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
                 // The step that stopped was done, and is done again: no checkpoint had it.
                 let done = n_steps - 1;
                 let step = done % 4 / checkpoint_every.unwrap_or(4) * checkpoint_every.unwrap_or(4);
-                assert_eq!(resumed, Some(Resumed { epoch: done / 4, step, n_ranks }));
+                assert_eq!(resumed, Some(Resumed { epoch: done / 4, step, n_ranks, damage: None }));
             }
         }
     }
@@ -176,7 +176,7 @@ fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
 #[test]
 fn a_run_that_is_stopped_again_and_again_gets_there() {
     let whole = tempfile::tempdir().unwrap();
-    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+    let create = |folder: &Path| RunFolder::create(folder);
     let (expected, _) = train(2, || create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut outcome = train(2, || create(folder.path()), Some(1), 2);
@@ -195,12 +195,12 @@ fn a_run_that_is_stopped_again_and_again_gets_there() {
 #[test]
 fn a_run_goes_on_with_another_number_of_ranks() {
     let whole = tempfile::tempdir().unwrap();
-    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
+    let create = |folder: &Path| RunFolder::create(folder);
     let (expected, _) = train(1, || create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
     train(3, || create(folder.path()), Some(1), 7).unwrap_err();
     let (found, resumed) = train(2, || RunFolder::open(folder.path()), Some(1), usize::MAX).unwrap();
-    assert_eq!(resumed, Some(Resumed { epoch: 1, step: 2, n_ranks: 3 }));
+    assert_eq!(resumed, Some(Resumed { epoch: 1, step: 2, n_ranks: 3, damage: None }));
     let loss = |result: &Result| result.metrics[2]["train_loss"].as_f64().unwrap();
     assert!((loss(&found) - loss(&expected)).abs() < 1e-4, "{found:?} {expected:?}");
     assert_ne!(found.weights, expected.weights, "sums over three ranks should round otherwise");
@@ -209,11 +209,11 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 #[test]
 fn a_finished_run_changes_nothing_when_it_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
+    let create = || RunFolder::create(folder.path());
     let (expected, _) = train(1, create, None, usize::MAX).unwrap();
     let (found, resumed) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
     assert_eq!(found, expected);
-    assert_eq!(resumed, Some(Resumed { epoch: 3, step: 0, n_ranks: 1 }));
+    assert_eq!(resumed, Some(Resumed { epoch: 3, step: 0, n_ranks: 1, damage: None }));
 }
 
 #[test]
@@ -222,9 +222,9 @@ fn another_run_is_refused_by_the_name_of_what_differs() {
     let folder = tempfile::tempdir().unwrap();
     let solo = || Box::new(kiln_dist::Solo);
     let start = |identity| {
-        let open = || match folder.path().join("config.json").exists() {
+        let open = || match folder.path().join("last").exists() {
             true => RunFolder::open(folder.path()),
-            false => RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap()),
+            false => RunFolder::create(folder.path()),
         };
         Run::start(&mut trainer(&data, solo()), open, identity)
     };
@@ -257,7 +257,7 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last/checkpoint.safetensors");
     let solo = || Box::new(kiln_dist::Solo);
-    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
+    let create = || RunFolder::create(folder.path());
     Run::start(&mut trainer(&data, solo()), create, identity()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let mut flipped = bytes.clone();
@@ -270,48 +270,59 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     }
     let elsewhere = tempfile::tempdir().unwrap();
     let error = RunFolder::open(elsewhere.path()).unwrap_err();
-    assert!(matches!(error, Error::NoRunFolder { .. }), "{error}");
+    assert!(matches!(error, Error::NoCheckpoint { .. }), "{error}");
 }
 
-/// The checkpoint of a best epoch is written before the file with its parameters, which are in it.
+/// The checkpoint of a best epoch is written before the file with its parameters, and has them in it.
 #[test]
 fn a_best_epoch_whose_file_was_not_written_any_more_is_made_of_the_checkpoint() {
     let whole = tempfile::tempdir().unwrap();
-    let create = |folder: &Path| RunFolder::create(folder).inspect(|run| run.write_config(&"").unwrap());
-    let (expected, _) = train(1, || create(whole.path()), None, usize::MAX).unwrap();
+    let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
     // The file cannot be written, so that the run stops there, after its first epoch.
     let in_the_way = folder.path().join("best.safetensors.unfinished");
-    let error = train(
-        1,
-        || create(folder.path()).inspect(|_| std::fs::create_dir(&in_the_way).unwrap()),
-        None,
-        usize::MAX,
-    );
-    assert!(error.unwrap_err().contains("best.safetensors"));
+    let create = || RunFolder::create(folder.path()).inspect(|_| std::fs::create_dir(&in_the_way).unwrap());
+    let error = train(1, create, None, usize::MAX).unwrap_err();
+    assert!(error.contains("best.safetensors"), "{error}");
     std::fs::remove_dir(&in_the_way).unwrap();
 
     let mut trainer = trainer(&data(), Box::new(kiln_dist::Solo::new()));
     let run = Run::start(&mut trainer, || RunFolder::open(folder.path()), identity()).unwrap();
-    assert_eq!(run.resumed(), Some(Resumed { epoch: 1, step: 0, n_ranks: 1 }));
+    assert_eq!(run.resumed(), Some(&Resumed { epoch: 1, step: 0, n_ranks: 1, damage: None }));
     let best = std::fs::read(folder.path().join("best.safetensors")).unwrap();
     assert_eq!(best, weights_to_bytes(trainer.model()).unwrap());
+    drop(run);
     let (found, _) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
     assert_eq!(found, expected);
 }
 
-/// The first rank says what is wrong, with the path that it alone has.
+/// From the one before it, to the same bits. Where that is damaged too, the first rank says so, with the path
+/// that it alone has.
 #[test]
-fn a_checkpoint_that_was_damaged_is_named_on_several_ranks() {
+fn a_run_whose_last_checkpoint_was_damaged_goes_on_from_the_one_before() {
+    let whole = tempfile::tempdir().unwrap();
+    let (expected, _) = train(2, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let create = || RunFolder::create(folder.path()).inspect(|run| run.write_config(&"").unwrap());
-    train(2, create, Some(1), 3).unwrap_err();
-    let path = folder.path().join("last/checkpoint.safetensors");
-    let bytes = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    train(2, || RunFolder::create(folder.path()), Some(1), 7).unwrap_err();
+    let damage = |name: &str| {
+        let path = folder.path().join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let last = damage("last/checkpoint.safetensors");
+    let (found, resumed) = train(2, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
+    assert_eq!(found, expected);
+    let Resumed { epoch, step, damage: told, .. } = resumed.unwrap();
+    // Six steps were done and kept: an epoch of four, and two.
+    assert_eq!((epoch, step), (1, 1));
+    assert!(told.unwrap().contains(&last));
+
+    let last = damage("last/checkpoint.safetensors");
+    damage("last/previous.safetensors");
     for _ in 0..10 {
         let error = train(2, || RunFolder::open(folder.path()), None, usize::MAX).unwrap_err();
-        assert!(error.starts_with("rank 0: ") && error.contains(path.to_str().unwrap()), "{error}");
+        assert!(error.starts_with("rank 0: ") && error.contains(&last), "{error}");
     }
 }
 
@@ -319,11 +330,10 @@ fn a_checkpoint_that_was_damaged_is_named_on_several_ranks() {
 #[test]
 fn a_run_that_stopped_before_it_had_begun_starts_in_its_folder() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("config.json.unfinished"), "{").unwrap();
-    assert!(matches!(RunFolder::open(folder.path()), Err(Error::NoRunFolder { .. })));
-    RunFolder::create(folder.path()).unwrap().write_config(&"").unwrap();
-    RunFolder::open(folder.path()).unwrap();
-    assert!(!folder.path().join("config.json.unfinished").exists());
-    std::fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+    std::fs::create_dir(folder.path().join("last")).unwrap();
+    std::fs::write(folder.path().join("last/checkpoint.safetensors.unfinished"), "half").unwrap();
+    assert!(matches!(RunFolder::open(folder.path()), Err(Error::NoCheckpoint { .. })));
+    train(1, || RunFolder::create(folder.path()), None, usize::MAX).unwrap();
+    assert!(!folder.path().join("last/checkpoint.safetensors.unfinished").exists());
     assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderNotEmpty { .. })));
 }

@@ -117,10 +117,6 @@ fn the_best_epoch_is_kept_and_the_first_of_those_that_tie() {
 
     let svg = std::fs::read_to_string(path.join("curves.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("accuracy") && svg.contains("polyline"), "{svg}");
-
-    std::fs::write(path.join("best.safetensors"), weights_to_bytes(&line(9.0)).unwrap()).unwrap();
-    let error = run.load_best(&mut best).unwrap_err();
-    assert!(matches!(&error, Error::BadFile { path, .. } if path.ends_with("best.safetensors")), "{error}");
 }
 
 #[test]

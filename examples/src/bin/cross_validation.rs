@@ -45,6 +45,7 @@ struct Args {
 
 /// Accuracies on one fold.
 struct Judged {
+    fold: usize,
     /// After each epoch on all others.
     paper: Vec<f64>,
     /// After the epoch that was best on the fold after it, of a model that learned from the rest.
@@ -59,7 +60,8 @@ fn main() -> anyhow::Result<()> {
     let folds = Split::folds(graphs.set.labels(), args.folds, args.run.seed)?;
     let of_ranks = args.run.ranks().run(|comm| Ok(rank(&args, &graphs, &folds, &*comm)?))?;
 
-    let judged: Vec<Judged> = of_ranks.into_iter().flatten().collect();
+    let mut judged: Vec<Judged> = of_ranks.into_iter().flatten().collect();
+    judged.sort_by_key(|judged| judged.fold);
     let mean_after = |epoch: usize| judged.iter().map(|fold| fold.paper[epoch]).sum::<f64>();
     let best = best_epoch(&(0..args.fit.epochs).map(mean_after).collect::<Vec<_>>());
     let paper = Mean::of(judged.iter().map(|fold| fold.paper[best]));
@@ -84,7 +86,7 @@ fn rank(
         let honest = both[0][best_epoch(&both[1])];
         let best = paper[best_epoch(&paper)];
         say(format_args!("fold {:2}  best epoch {best:.4}  by inner validation {honest:.4}", fold + 1));
-        Ok(Judged { paper, honest })
+        Ok(Judged { fold, paper, honest })
     };
     own.map(judge).collect()
 }

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use kiln_examples::args;
-use kiln_examples::{Judge, NodeProgram, flags, keep, run};
+use kiln_examples::args::{self, EdgeWeights};
+use kiln_examples::{NodeProgram, Program, flags, keep, run};
 use kiln_graph::Csc;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
 
@@ -27,21 +27,26 @@ fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Pick
 }
 
 /// Neighbours with few neighbours rather than hubs: without replacement, by the inverse of their degrees.
-/// (Efraimidis and Spirakis 2006: the largest `u^(1/w)`, here as the smallest `-ln(u) / w`.)
+/// (Efraimidis and Spirakis 2006: the largest `u^(1/w)`, here as the first `-ln(u) / w`.)
 struct LowDegree {
     graph: Arc<Csc>,
 }
 
 impl PickRule for LowDegree {
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        let (mut draws, indptr) = (key.draws(), self.graph.indptr());
-        let mut arrivals: Vec<(f32, u32)> = Vec::with_capacity(neighbors.degree());
+        let (mut draws, indptr, fanout) = (key.draws(), self.graph.indptr(), fanout as usize);
+        // The first arrivals so far, in order.
+        let mut first: Vec<(f32, u32)> = Vec::with_capacity(fanout.min(neighbors.degree()) + 1);
         for (position, neighbor) in neighbors.ids.iter().enumerate() {
-            let degree = indptr[neighbor.index() + 1] - indptr[neighbor.index()];
-            arrivals.push((-(1.0 - draws.unit_f32()).ln() * degree.max(1) as f32, position as u32));
+            let degree = (indptr[neighbor.index() + 1] - indptr[neighbor.index()]).max(1);
+            let arrival = -(1.0 - draws.unit_f32()).ln() * degree as f32;
+            let place = first.partition_point(|(other, _)| *other <= arrival);
+            if place < fanout {
+                first.insert(place, (arrival, position as u32));
+                first.truncate(fanout);
+            }
         }
-        arrivals.sort_by(|one, other| one.0.total_cmp(&other.0));
-        arrivals.iter().take(fanout as usize).for_each(|(_, position)| picks.push(*position));
+        first.iter().for_each(|(_, position)| picks.push(*position));
     }
 }
 
@@ -86,14 +91,15 @@ fn main() -> anyhow::Result<()> {
     let data = args.data.open(args.run.seed)?;
     let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);
     let model = args.model.sage(data.features.dim(), data.labels.n_classes(), fanouts.len());
-    let judge = Judge::new(args.eval.kind, args.eval.exact(graph.clone())?, &args.run.ranks(), &data)?;
+    let judge = args.eval.judge(&graph, EdgeWeights::Unused, &args.run.ranks())?;
     let sampler: Arc<dyn BlockSampler> = match args.rule {
         Rule::Uniform => Arc::new(NeighborSampler::with_rule(graph, fanouts, uniform)),
         Rule::LowDegree => Arc::new(NeighborSampler::with_rule(graph.clone(), fanouts, LowDegree { graph })),
     };
-    let loss_every = Some(10);
-    let (settings, data) = (&settings, &data);
     let Args { run, fit, keep, .. } = &args;
-    let program = NodeProgram { settings, run, fit, keep, data, sampler, judge, loss_every };
+    let (settings, data_hash, loss_every) = (&settings, &args.data.hash(&data)?, Some(10));
+    let (data_name, class_names) = (&data.name, &data.class_names);
+    let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
+    let program = NodeProgram { program, data: &data, sampler, judge };
     program.train(|device| model.init(RngKey::new(args.run.seed), device))
 }

@@ -1,0 +1,65 @@
+//! What the programs do once their parts are put together.
+
+use kiln_loader::{Fetch, Loader, Pass};
+use kiln_train::{About, Counts, Evaluation, MemoryUse, Result, Task, Trainer, fit, test_best};
+
+use crate::args::{FitArgs, Settings};
+use crate::keep::KeepArgs;
+use crate::run::RunArgs;
+use crate::{Progress, say};
+
+/// What a program was asked for, and what it trains on.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a> {
+    /// The command line.
+    pub settings: &'a Settings,
+    /// Where and how it runs.
+    pub run: &'a RunArgs,
+    /// How the model learns.
+    pub fit: &'a FitArgs,
+    /// When it stops, and what is kept.
+    pub keep: &'a KeepArgs,
+    /// What the data set is called.
+    pub data_name: &'a str,
+    /// The hash of the data.
+    pub data_hash: &'a str,
+    /// The classes' names.
+    pub class_names: &'a [String],
+    /// Prints the loss after so many steps.
+    pub loss_every: Option<usize>,
+}
+
+impl Program<'_> {
+    /// Trains, judging the model by `validate` after each epoch, has `test` judge the best one, and leaves the
+    /// files. A meeting of the ranks, of which the first one prints.
+    ///
+    /// # Errors
+    /// What any of it says.
+    pub fn see_through<T: Task, F: Fetch<Batch = T::Batch>>(
+        &self,
+        mut trainer: Trainer<T>,
+        train: &Loader<F>,
+        validate: impl FnMut(&mut Trainer<T>) -> Result<Counts>,
+        test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
+        memory: impl FnOnce() -> MemoryUse,
+    ) -> anyhow::Result<()> {
+        let Self { settings, data_name, class_names, .. } = self;
+        let n_steps = train.n_steps(Pass::Train { epoch: 0 });
+        self.run.check_steps(train.items().items().len(), n_steps)?;
+        let mut run = self.keep.start(settings, self.run, self.data_hash, &mut trainer)?;
+        let progress = || Progress::new(self.fit.epochs, n_steps, self.loss_every);
+        let mut progress = trainer.is_first().then(progress);
+        let config = self.keep.config(self.fit.epochs);
+        let mut report = fit(&mut trainer, train, config, validate, &mut run, &mut progress)?;
+        let said = test_best(trainer, &run, test)?;
+        report.peak_memory = report.peak_memory.max(memory());
+        let title = format!("{} on {data_name}", settings.program);
+        let about = About { title: &title, class_names, elapsed: settings.started.elapsed() };
+        let summary = run.finish(&said, &report, &about)?;
+        if let (Some(summary), Some(folder), Some(progress)) = (summary, run.folder(), progress) {
+            progress.finish();
+            say(format_args!("{summary}\nfiles           {}", folder.path().display()));
+        }
+        Ok(())
+    }
+}
