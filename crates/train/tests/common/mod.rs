@@ -1,0 +1,70 @@
+//! What the tests of ranks share: a set of nodes, a model for it, and loaders of a rank's share.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::time::Duration;
+
+use burn::tensor::Device;
+use kiln_data::{Dataset, synthetic};
+use kiln_dist::{Communicator, Ranks};
+use kiln_feature::FeatureSource;
+use kiln_graph::NodeId;
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
+use kiln_nn::{Aggregate, Sage, SageConfig};
+use kiln_sample::{Fanout, NeighborSampler, RngKey};
+use kiln_train::{NodeClassification, OptimizerConfig, Trainer};
+
+pub(crate) type NodeLoader = Loader<NodeFetch<NeighborSampler, dyn FeatureSource>>;
+
+/// Ranks of one thread each. Whoever waits as long as the deadline has hung, and the test with it.
+pub(crate) fn ranks(n_ranks: usize) -> Ranks {
+    Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(600) }
+}
+
+pub(crate) fn shard(comm: &dyn Communicator) -> Shard {
+    let topology = comm.topology();
+    Shard { rank: topology.rank, world_size: topology.world_size }
+}
+
+/// Nodes of four classes, of which neighbours and features tell something.
+pub(crate) fn data(n_nodes: usize) -> Dataset {
+    let config = synthetic::SbmConfig {
+        n_nodes,
+        n_classes: 4,
+        degree: 6,
+        homophily: 0.8,
+        dim: 8,
+        noise: 1.5,
+        seed: 5,
+    };
+    synthetic::sbm(config).unwrap()
+}
+
+pub(crate) fn nodes(n_nodes: u32) -> Vec<NodeId> {
+    (0..n_nodes).map(NodeId).collect()
+}
+
+/// The rank's share of steps of `global_batch` seeds of all ranks together, sampled between the steps.
+pub(crate) fn loader(data: &Dataset, nodes: &[NodeId], global_batch: usize, shard: Shard) -> NodeLoader {
+    assert_eq!(global_batch % shard.world_size, 0);
+    let batch_size = global_batch / shard.world_size;
+    let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
+    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let config = LoaderConfig { workers: 0, ..Default::default() };
+    Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, config).unwrap()
+}
+
+/// A model with these rates of dropout for the features and between the layers.
+pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
+    let (d_in, n_classes) = (data.features.dim(), data.labels.n_classes());
+    let aggregate = Aggregate::Mean;
+    let config = SageConfig { d_in, hidden: 16, n_classes, n_layers: 2, aggregate, input_dropout, dropout };
+    config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap()
+}
+
+/// A trainer of a model with dropout, by Adam. All ranks have the same device.
+pub(crate) fn trainer(data: &Dataset, comm: Box<dyn Communicator>) -> Trainer<NodeClassification<Sage>> {
+    let (task, model) = (NodeClassification::new(), sage(data, [0.1, 0.5]));
+    Trainer::new(task, model, &OptimizerConfig::adam(0.01, 0.0), comm, Device::flex()).unwrap()
+}

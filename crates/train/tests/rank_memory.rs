@@ -1,0 +1,107 @@
+//! Ranks share one graph and one table of features: what a further rank takes of the heap, counted by the
+//! allocator of this test binary.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod common;
+
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use kiln_data::Dataset;
+use kiln_feature::{Dense, Labels};
+use kiln_loader::{Pass, Shard};
+use kiln_nn::{Aggregate, Sage, SageConfig};
+use kiln_sample::RngKey;
+use kiln_train::{NodeClassification, OptimizerConfig, Trainer, VALIDATION};
+use peak_alloc::PeakAlloc;
+
+use common::{data, loader, nodes, ranks, shard};
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+const TRAIN: Pass = Pass::Train { epoch: 0 };
+
+const N_NODES: usize = 120_000;
+const DIM: usize = 128;
+const HIDDEN: usize = 32;
+const N_SEEDS: u32 = 800;
+
+/// Seeds of one rank in a step.
+const BATCH: usize = 40;
+
+/// The matrix product's own memory in each thread, as large as a core's second-level cache, of which none has
+/// more. A thread gives it back some time after its work.
+const WORKSPACE: usize = 4 << 20;
+
+/// Bytes of heap at the peak of `run`.
+fn peak_bytes(run: impl FnOnce()) -> usize {
+    HEAP.reset_peak_usage();
+    run();
+    HEAP.peak_usage()
+}
+
+/// 61 MB of features.
+fn wide_data() -> Dataset {
+    let values: Vec<f32> = (0..N_NODES * DIM).map(|i| (i % 97) as f32 / 97.0).collect();
+    let labels: Vec<i32> = (0..N_NODES as i32).map(|node| node % 4).collect();
+    let features = Arc::new(Dense::from_f32(values, DIM).unwrap());
+    Dataset { features, labels: Arc::new(Labels::new(labels, 4)), ..data(N_NODES) }
+}
+
+fn model() -> Sage {
+    let (d_in, hidden, n_classes, aggregate) = (DIM, HIDDEN, 4, Aggregate::Mean);
+    let config =
+        SageConfig { d_in, hidden, n_classes, n_layers: 2, aggregate, input_dropout: 0.1, dropout: 0.5 };
+    config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap()
+}
+
+/// An epoch and a validation on so many ranks.
+fn train(data: &Dataset, n_ranks: usize) {
+    let trained = ranks(n_ranks).run(|comm| {
+        let loader = loader(data, &nodes(N_SEEDS), BATCH * n_ranks, shard(&*comm));
+        let (task, optimizer) = (NodeClassification::new(), OptimizerConfig::adam(0.01, 0.0));
+        let mut trainer = Trainer::new(task, model(), &optimizer, comm, Device::flex())?;
+        let trained = trainer.epoch(0, loader.epoch(TRAIN), |_| ())?.counts.total;
+        Ok([trained, trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?.total])
+    });
+    assert_eq!(trained.unwrap(), vec![[u64::from(N_SEEDS); 2]; n_ranks]);
+}
+
+/// What one rank may take, of the sizes of its parts.
+fn bound_bytes(data: &Dataset) -> usize {
+    let parameters = model().num_params() * size_of::<f32>();
+    let (mut batch, mut n_inputs) = (0, 0);
+    for made in loader(data, &nodes(N_SEEDS), BATCH, Shard::default()).epoch(TRAIN) {
+        let made = made.unwrap();
+        batch = batch.max(made.n_bytes());
+        n_inputs = n_inputs.max(made.blocks[0].n_src());
+    }
+    // A model before and after its update, Adam's two moments, gradients here and averaged, the bucket, the
+    // sums' two buffers, and the model's bytes for the comparison at the end of an epoch.
+    let learned = 12 * parameters;
+    // Features as gathered, uploaded, masked and the mask; and the gradient of each.
+    let activations = 8 * n_inputs * DIM * size_of::<f32>();
+    // The sampler's table, and the order of the epoch beside the items.
+    let tables = N_NODES * size_of::<u64>() + 4 * N_SEEDS as usize * size_of::<u32>();
+    // Threads, channels, names.
+    let rest = 256 << 10;
+    learned + activations + 2 * batch + tables + WORKSPACE + rest
+}
+
+#[test]
+fn a_further_rank_takes_a_model_and_a_batch_and_no_copy_of_the_data() {
+    let data = wide_data();
+    let bound = bound_bytes(&data);
+    let features = N_NODES * DIM * size_of::<f32>();
+    assert!(6 * bound < features, "a bound of {bound} bytes says little about {features} of features");
+    let before = HEAP.current_usage();
+    let one = peak_bytes(|| train(&data, 1)) - before;
+    let three = peak_bytes(|| train(&data, 3)) - before;
+    println!("1 rank: {one} bytes, 3 ranks: {three}, {bound} a rank are allowed");
+    assert!(one <= bound, "{one} bytes for one rank, {bound} are allowed");
+    assert!(three <= one + 2 * bound, "{three} bytes for 3 ranks after {one} for one, {bound} each allowed");
+    // That each has a model and batches of its own is what makes them more.
+    assert!(one < three);
+}
