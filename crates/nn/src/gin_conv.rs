@@ -38,14 +38,17 @@ impl<M: RowModel> GinConv<M> {
     /// When epsilon is not finite.
     ///
     /// # Panics
-    /// When the MLP has a parameter on another device.
+    /// When the MLP has parameters on another device, or on this one with or without gradients where this one is
+    /// the other.
     pub fn new(mlp: M, epsilon: Epsilon, aggregate: Aggregate, device: &Device) -> Result<Self> {
         let (Epsilon::Fixed(value) | Epsilon::Learnable(value)) = epsilon;
         if !value.is_finite() {
             return Err(Error::NotFinite { name: "epsilon", got: value });
         }
         let devices = mlp.devices();
-        assert!(devices.iter().all(|own| own == device), "an MLP on {devices:?} for a layer on {device:?}");
+        // To Burn a device that tracks gradients and the same that does not are equal.
+        let is_same = |own: &Device| own == device && own.is_autodiff() == device.is_autodiff();
+        assert!(devices.iter().all(is_same), "an MLP on {devices:?} for a layer on {device:?}");
         let parameter = match epsilon {
             Epsilon::Fixed(_) => None,
             Epsilon::Learnable(start) => Some(Param::from_tensor(Tensor::from_data([start], device))),
