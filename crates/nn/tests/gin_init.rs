@@ -1,5 +1,6 @@
 //! What a GIN starts from: its initial weights, and the configurations that it refuses.
 
+#[allow(dead_code, reason = "nothing is run here")]
 mod common;
 
 use burn::tensor::Device;
@@ -30,8 +31,8 @@ fn the_key_alone_decides_the_initial_weights() {
         let bound = 1.0 / d_in.sqrt();
         let largest = all.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
         assert!(largest <= bound, "{name}: {largest}");
-        // Of 15 values, all are in the inner three quarters with a chance of 1.3 %, of 35 or 49 with none. The
-        // key decides them, so that this holds always or never.
+        // Uniform up to the bound, as far as 15 values or more can tell: that all of 15 are in the inner three
+        // quarters has a chance of 1 %. The key decides the values, so that this holds always or never.
         if all.len() >= 15 {
             assert!(largest > 0.75 * bound, "{name}: {largest}");
             let mean_square = all.iter().map(|value| value * value).sum::<f32>() / all.len() as f32;
