@@ -79,7 +79,7 @@ impl GraphArgs {
                 set.one_hot_node_labels()?
             }
             (NodeFeatures::Degrees, _, _) => set.one_hot_degrees()?,
-            (NodeFeatures::Constant, _, _) | (NodeFeatures::Auto, None, None) => set.constant_features()?,
+            (NodeFeatures::Constant, _, _) | (NodeFeatures::Auto, None, None) => set.constant_features(),
         };
         Ok(Graphs { set, features })
     }

@@ -47,6 +47,7 @@ pub struct Split {
 impl Split {
     /// A random split of the items `0..n_items`: nodes, or the graphs of a set. The first part gets the share
     /// `shares[0]` of them, the second `shares[1]`, both rounded, and the third the rest. Each part ascends.
+    /// `docs/rng.md` has the stream and an example.
     ///
     /// ```
     /// let split = kiln_data::Split::random(188, [0.8, 0.1], 7)?;

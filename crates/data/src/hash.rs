@@ -22,7 +22,7 @@ impl Dataset {
     /// lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, where they are there
     /// `weights f32 M` and `edge_types u8 M`, then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones
     /// `features_indptr u64 N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of
-    /// columns), then `labels i32 NxC` (C is the number of classes), `train u32 A`, `val u32 B`, `test u32 C`.
+    /// columns), then `labels i32 NxC` (C is the number of classes), `train u32 P`, `val u32 Q`, `test u32 R`.
     ///
     /// Reads the whole set once, of a mapped one from the disk, in memory that does not grow with it: at
     /// 1.6 GB/s on one core of an Intel Xeon that has instructions for SHA (November 2026; 530 MB in memory),

@@ -17,7 +17,8 @@ impl GraphDataset {
     ///
     /// # Errors
     /// [`Error::BadParameter`](crate::Error::BadParameter) for graphs without a single node, whose features
-    /// would have no columns.
+    /// would have no columns, and [`Error::Feature`](crate::Error::Feature) for more than
+    /// [`kiln_feature::MAX_DIM`] different numbers: more columns than are gathered.
     pub fn one_hot_degrees(&self) -> Result<Arc<dyn FeatureSource>> {
         let n_nodes = self.graph().n_nodes();
         require(n_nodes > 0, "the number of nodes of the set", "at least 1", n_nodes)?;
@@ -37,7 +38,8 @@ impl GraphDataset {
     ///
     /// # Errors
     /// [`Error::BadParameter`](crate::Error::BadParameter) for a set without node labels or without classes of
-    /// them.
+    /// them, and [`Error::Feature`](crate::Error::Feature) for more than [`kiln_feature::MAX_DIM`] classes: more
+    /// columns than are gathered.
     pub fn one_hot_node_labels(&self) -> Result<Arc<dyn FeatureSource>> {
         let (classes, n_classes) = match self.node_labels() {
             Some(labels) => (labels.as_slice(), labels.n_classes()),
@@ -49,11 +51,9 @@ impl GraphDataset {
     }
 
     /// One column that is 1 for each node: the model sees the topology alone, as in DGL's tutorial.
-    ///
-    /// # Errors
-    /// None: it is a `Result` as the other two are.
-    pub fn constant_features(&self) -> Result<Arc<dyn FeatureSource>> {
-        Ok(Arc::new(Dense::from_f32(vec![1.0; self.graph().n_nodes()], 1)?))
+    pub fn constant_features(&self) -> Arc<dyn FeatureSource> {
+        let ones = Dense::from_f32(vec![1.0; self.graph().n_nodes()], 1);
+        Arc::new(ones.expect("any number of values should be rows of one"))
     }
 }
 

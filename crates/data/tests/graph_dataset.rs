@@ -86,6 +86,13 @@ fn a_random_split_has_each_item_once_and_depends_on_the_seed_alone() {
     assert_eq!(parts(&Split::random(3, [0.5, 0.5], 1).unwrap()).map(|part| part.len()), [2, 1, 0]);
 }
 
+/// Pins the stream of `docs/rng.md`; the value was made by an independent program.
+#[test]
+fn the_random_split_of_seed_7_is_the_documented_one() {
+    let split = Split::random(10, [0.7, 0.1], 7).unwrap();
+    assert_eq!(parts(&split), [vec![0, 1, 3, 4, 5, 8, 9], vec![6], vec![2, 7]]);
+}
+
 #[test]
 fn shares_out_of_range_are_errors() {
     let cases = [

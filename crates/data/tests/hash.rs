@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use half::f16;
+use half::{bf16, f16};
 use kiln_data::{Dataset, Error, GraphDataset, Names, Note, Split, format, mutag, synthetic};
 use kiln_feature::{Dense, Labels, Rows, Sparse};
 use kiln_graph::{Csc, NodeId};
@@ -69,6 +69,40 @@ fn the_hash_is_that_of_the_documented_bytes() {
     assert_eq!(graphs.unwrap().hash().unwrap(), expected);
 }
 
+/// As above, of what a set of graphs may have besides. By an independent program, too.
+#[test]
+fn the_hash_of_a_set_of_graphs_has_features_and_node_labels_in_it() {
+    let plain =
+        GraphDataset::new("set", graph(&INDPTR, &INDICES), vec![0, 3, 3], labels(&[1, 0], 2)).unwrap();
+    let values = [1.0, 2.0, 3.0, -4.0, 5.0, 6.0];
+    let halves = Dense::new(Rows::BF16(values.map(bf16::from_f32).to_vec().into()), 2).unwrap();
+    let with_features = |features| plain.clone().with_features(features).unwrap();
+    let with_labels = |set: GraphDataset| set.with_node_labels(labels(&[0, -1, 1], 2)).unwrap();
+    let halves = with_features(Arc::new(halves));
+    let cases = [
+        (
+            with_features(dense(&values, 2)),
+            "4f2015024268ee74dc79786909c48490250e2dd774e49b747a691a2a01d8759f",
+        ),
+        (halves.clone(), "e7b6c4f7a1db9a4c1433d035e97e0de9fb3143942fbab3ffd05c75d901195473"),
+        (with_labels(plain.clone()), "34bf2af2005c84eaa53fff9b7ab1193011e713b27b1fe7a89b30b8db804a2d65"),
+        (with_labels(halves), "7f00bc847714c9791891d73de474d6c7e312882e9212f3cd24cfc3def590676b"),
+    ];
+    for (set, expected) in cases {
+        assert_eq!(set.hash().unwrap(), expected, "{set:?}");
+    }
+}
+
+/// Pins the recipe of the manifest's hash, from the bytes that `docs/format.md` says the files have.
+#[test]
+fn the_manifest_s_hash_is_that_of_the_documented_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("path");
+    format::write(&self::path(), &path).unwrap();
+    let expected = "873aac106a06652aeeac0198f54e1775e4810b02f5351fd281f38b17fe6b9a6f";
+    assert_eq!(format::hash(&path).unwrap(), expected);
+}
+
 fn with_graph(graph: Csc) -> Dataset {
     Dataset { graph: Arc::new(graph), ..path() }
 }
@@ -116,6 +150,7 @@ fn every_single_change_of_a_set_changes_the_hash() {
 fn names_and_notes_do_not_change_the_hash() {
     let named = Dataset {
         name: "other".into(),
+        names: Arc::new(Names::new(["a", "b", "c"])),
         class_names: vec!["a".into(), "b".into()],
         edge_type_names: vec!["c".into()],
         notes: vec![Note::Other("read from afar".into())],

@@ -48,7 +48,7 @@ fn node_labels_have_a_column_each_and_none_is_zeros() {
 
 #[test]
 fn constant_features_are_ones() {
-    assert_eq!(rows(&*data().constant_features().unwrap()), [[1.0]; 6]);
+    assert_eq!(rows(&*data().constant_features()), [[1.0]; 6]);
 }
 
 #[test]
@@ -61,7 +61,18 @@ fn features_that_would_have_no_columns_are_errors() {
     let empty = GraphDataset::new("empty", empty, vec![0, 0], Labels::new(vec![0], 1)).unwrap();
     let error = empty.one_hot_degrees().unwrap_err();
     assert_eq!(error.to_string(), "the number of nodes of the set is 0, expected at least 1");
-    assert_eq!(empty.constant_features().unwrap().n_rows(), 0);
+    assert_eq!(empty.constant_features().n_rows(), 0);
+}
+
+#[test]
+fn more_columns_than_are_gathered_are_an_error() {
+    let graph = CscBuilder::new(1).build(&[], &[]).unwrap();
+    let data = GraphDataset::new("wide", graph, vec![0, 1], Labels::new(vec![0], 1)).unwrap();
+    let classes = |n_classes| Labels::new(vec![0], n_classes);
+    let widest = data.clone().with_node_labels(classes(kiln_feature::MAX_DIM)).unwrap();
+    assert_eq!(widest.one_hot_node_labels().unwrap().dim(), kiln_feature::MAX_DIM);
+    let wider = data.with_node_labels(classes(kiln_feature::MAX_DIM + 1)).unwrap();
+    assert!(matches!(wider.one_hot_node_labels(), Err(Error::Feature(_))));
 }
 
 #[test]

@@ -47,6 +47,17 @@ pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(path)
 }
 
+/// How a message about an array starts: with the file that it is mapped from, where it is.
+///
+/// ```
+/// use std::path::Path;
+/// assert_eq!(kiln_graph::file_prefix(Some(Path::new("a/indptr"))), "a/indptr: ");
+/// assert_eq!(kiln_graph::file_prefix(None), "");
+/// ```
+pub fn file_prefix(file: Option<&Path>) -> String {
+    file.map_or(String::new(), |file| format!("{}: ", file.display()))
+}
+
 impl Mapping {
     /// Maps a file. The file must not be changed or truncated while the mapping lives: that is outside
     /// what kiln promises, as it is for every user of memory-mapped files.

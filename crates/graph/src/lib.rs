@@ -21,7 +21,7 @@ mod ids;
 mod norm;
 
 pub use block::{Block, BlockParts};
-pub use buf::{Buf, Mapping, open_file};
+pub use buf::{Buf, Mapping, file_prefix, open_file};
 pub use builder::{Built, CscBuilder, Duplicates, EdgeOrigin, SelfLoops};
 pub use csc::Csc;
 pub use error::Error;

@@ -14,6 +14,7 @@ use crate::block::{Adjacency, check_limit, upload, upload_u32};
 /// |---|---|---|---|
 /// | `offsets` | i32 | `n_segments + 1` | segment; its rows are `offsets[s]..offsets[s + 1]` |
 /// | `numbers` | i32 | `n_rows + 1` | row; its own number |
+/// | `rows` | i32 | `n_rows` | row; its own number: `numbers` without the last |
 /// | `segments` | i32 | `n_rows` | row; the segment that it belongs to |
 ///
 /// A clone shares the device's memory.
@@ -23,6 +24,7 @@ pub struct DeviceSegments {
     n_segments: usize,
     offsets: Tensor<1, Int>,
     numbers: Tensor<1, Int>,
+    rows: Tensor<1, Int>,
     segments: Tensor<1, Int>,
 }
 
@@ -48,11 +50,13 @@ impl DeviceSegments {
         }
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
+        let numbers = upload_u32((0..=n_rows).collect(), device);
         Self {
             n_rows: n_rows as usize,
             n_segments,
             offsets: upload_u32(offsets.to_vec(), device),
-            numbers: upload_u32((0..=n_rows).collect(), device),
+            rows: numbers.clone().slice(0..n_rows as usize),
+            numbers,
             segments: upload_u32(segments, device),
         }
     }
@@ -68,7 +72,7 @@ impl DeviceSegments {
     }
 
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
-        let rows = self.numbers.clone().slice(0..self.n_rows).into_dispatch();
+        let rows = self.rows.clone().into_dispatch();
         Adjacency {
             indptr: self.offsets.clone().into_dispatch(),
             indices: rows.clone(),

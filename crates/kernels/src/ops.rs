@@ -4,7 +4,8 @@
 //! What all of them share:
 //!
 //! - The result is a new tensor; nothing is added to an existing one.
-//! - A destination without edges, or a segment without rows, gets zeros. Parallel edges count as often as they stand in the block.
+//! - A destination without edges, or a segment without rows, gets zeros. Parallel edges count as often as
+//!   they stand in the block.
 //! - No `[n_edges, d]` tensor is ever made on Flex: time and memory traffic grow with `n_edges * d`, memory
 //!   with the output and with what the gradient needs (the edges of the maxima, the inputs of a product).
 //!   The gradient walks the edges by source, so it needs no atomics.

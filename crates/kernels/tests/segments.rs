@@ -140,6 +140,11 @@ fn direct_equals_reference() {
                 println!("{name}, width {width}");
                 let [got, got_gradient] = result_and_gradient(own, &segments, width);
                 let [expected, expected_gradient] = result_and_gradient(reference, &segments, width);
+                if name == "max" {
+                    // Values are chosen, not computed.
+                    assert_eq!((got, got_gradient), (expected, expected_gradient));
+                    continue;
+                }
                 check_close(&got, &expected, SUM_TOLERANCE);
                 check_close(&got_gradient, &expected_gradient, SUM_TOLERANCE);
             }

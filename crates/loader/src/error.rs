@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, file_prefix};
 
 /// What can be wrong with a loader's settings, and how an epoch can end early.
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +25,6 @@ pub enum Error {
         /// The largest number taken.
         max: usize,
     },
-    /// Edge weights were asked for of a graph without weights.
-    #[error(
-        "the batches were to carry edge weights, but the graph has none: give them to CscBuilder::weights"
-    )]
-    NoWeights,
     /// The system refused to start a worker thread.
     #[error("worker thread {worker} could not be started: {source}")]
     Spawn {
@@ -78,7 +73,7 @@ pub enum FetchError {
         n_graphs: usize,
     },
     /// The node offsets of a set of graphs are damaged.
-    #[error("{}the nodes of graph {} would be {start} to {end} of {n_nodes}: the set is damaged, make it again", prefix(file), graph.0)]
+    #[error("{}the nodes of graph {} would be {start} to {end} of {n_nodes}: the set is damaged, make it again", file_prefix(file.as_deref()), graph.0)]
     BadNodeRange {
         /// The graph.
         graph: NodeId,
@@ -92,7 +87,7 @@ pub enum FetchError {
         file: Option<PathBuf>,
     },
     /// An edge of a set of graphs comes from another graph than its own.
-    #[error("{}edge {edge} comes from node {}, but ends in graph {}, whose nodes are {start} to {end} - 1: the set is damaged, make it again", prefix(file), node.0, graph.0)]
+    #[error("{}edge {edge} comes from node {}, but ends in graph {}, whose nodes are {start} to {end} - 1: the set is damaged, make it again", file_prefix(file.as_deref()), node.0, graph.0)]
     EdgeLeavesGraph {
         /// The edge's position in the `indices` of all graphs.
         edge: u64,
@@ -141,9 +136,4 @@ impl FetchError {
     pub fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(source.into())
     }
-}
-
-/// How a message about a file starts.
-fn prefix(file: &Option<PathBuf>) -> String {
-    file.as_ref().map_or(String::new(), |file| format!("{}: ", file.display()))
 }

@@ -8,7 +8,7 @@ use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::{Block, BlockParts, Buf, Csc, EdgeId, LocalId, NodeId};
 use kiln_sample::RngKey;
 
-use crate::{Error, Fetch, FetchError, Result, SeedBatch, StageTimes};
+use crate::{Fetch, FetchError, Result, SeedBatch, StageTimes};
 
 /// Batches for tasks on whole graphs: the graphs of a batch are copied out of one block-diagonal graph that
 /// holds all of them, and stand one after the other. Items are the graphs' positions.
@@ -19,7 +19,6 @@ pub struct GraphFetch<F: ?Sized> {
     node_offsets: Buf<u32>,
     features: Arc<F>,
     labels: Arc<Labels>,
-    carries_weights: bool,
 }
 
 impl<F: FeatureSource + ?Sized> GraphFetch<F> {
@@ -35,18 +34,7 @@ impl<F: FeatureSource + ?Sized> GraphFetch<F> {
         let n_graphs = node_offsets.len().saturating_sub(1);
         assert_eq!(labels.len(), n_graphs, "labels and graphs differ in number");
         assert_eq!(features.n_rows(), graph.n_nodes(), "feature rows and nodes differ in number");
-        Self { graph, node_offsets, features, labels, carries_weights: false }
-    }
-
-    /// The same batches, whose blocks carry the graph's edge weights.
-    ///
-    /// # Errors
-    /// [`Error::NoWeights`] when the graph has none.
-    pub fn carry_weights(self) -> Result<Self> {
-        if self.graph.weights().is_none() {
-            return Err(Error::NoWeights);
-        }
-        Ok(Self { carries_weights: true, ..self })
+        Self { graph, node_offsets, features, labels }
     }
 }
 
@@ -59,10 +47,7 @@ impl<F: ?Sized> GraphFetch<F> {
 
 impl<F: ?Sized> fmt::Debug for GraphFetch<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GraphFetch")
-            .field("n_graphs", &self.n_graphs())
-            .field("carries_weights", &self.carries_weights)
-            .finish_non_exhaustive()
+        f.debug_struct("GraphFetch").field("n_graphs", &self.n_graphs()).finish_non_exhaustive()
     }
 }
 
@@ -151,7 +136,7 @@ impl<F: ?Sized> GraphFetch<F> {
             indptr: Vec::with_capacity(n_nodes + 1),
             indices: Vec::with_capacity(n_edges),
             edge_ids: Vec::with_capacity(n_edges),
-            weights: self.carries_weights.then(|| Vec::with_capacity(n_edges)),
+            weights: None,
         };
         let mut node_offsets = Vec::with_capacity(graphs.len() + 1);
         node_offsets.push(0);
@@ -163,7 +148,7 @@ impl<F: ?Sized> GraphFetch<F> {
         Ok((Block::new(parts), node_offsets))
     }
 
-    /// Where a graph's nodes lie.
+    /// Where a graph's nodes lie: an existing range of the nodes.
     fn nodes(&self, graph: NodeId, position: usize) -> Result<Range<usize>, FetchError> {
         let n_graphs = self.n_graphs();
         if graph.index() >= n_graphs {
@@ -178,8 +163,15 @@ impl<F: ?Sized> GraphFetch<F> {
         Ok(start as usize..end as usize)
     }
 
-    /// Where the edges of these nodes lie. Of the offsets between them, `append` checks the order.
+    /// Where the edges of these nodes lie: an existing range of `indices`. No nodes have no edges, and what
+    /// stands at their place in `indptr` belongs to others.
+    ///
+    /// The nodes exist, so that `indptr`, which has an entry more than there are nodes, has both of theirs. Of
+    /// the offsets between these two, `append` checks that none falls; so each node's edges are in the range.
     fn edges(&self, nodes: &Range<usize>) -> Result<Range<usize>, FetchError> {
+        if nodes.is_empty() {
+            return Ok(0..0);
+        }
         let (start, end) = (self.graph.indptr()[nodes.start], self.graph.indptr()[nodes.end]);
         if start > end || end > self.graph.n_edges() {
             return Err(self.bad_edge_range(nodes));
@@ -212,9 +204,6 @@ impl<F: ?Sized> GraphFetch<F> {
         to.indptr.extend(indptr[1..].iter().map(|end| (end - first_edge + edge_base) as u32));
         to.indices.extend(srcs.iter().map(|src| LocalId(src.0 - first_node + node_base)));
         to.edge_ids.extend((first_edge..edges.end as u64).map(EdgeId));
-        if let (Some(weights), Some(of_graph)) = (&mut to.weights, self.graph.weights()) {
-            weights.extend_from_slice(&of_graph[edges]);
-        }
         Ok(())
     }
 

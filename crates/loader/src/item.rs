@@ -32,8 +32,8 @@ impl Default for Shard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Uneven {
     /// Each item is used exactly once. The ranks' shares differ by one item at most, and a rank may have
-    /// none: it takes part in the step with weight zero. Of the three, this alone gives a step the same
-    /// items for any number of ranks.
+    /// none, but never the first: it takes part in the step with weight zero. Of the three, this alone gives
+    /// a step the same items for any number of ranks.
     #[default]
     Join,
     /// The last items of the step are left out, fewer than there are ranks, so that all ranks have equally
@@ -108,9 +108,10 @@ impl Pass {
 ///
 /// Step `s` of a pass covers the items `s * g .. (s + 1) * g` of the pass's order, where
 /// `g = batch_size * world_size`; the last step may be short. Of the `m` items of a step, rank `r` of `n`
-/// takes `r * m / n .. (r + 1) * m / n`. So all ranks have the same number of steps, the ranks of a step
+/// takes `r * m / n .. (r + 1) * m / n`, both rounded up. So all ranks have the same number of steps, the ranks of a step
 /// together are what a single rank with batches of `g` sees in that step, and a short last step is
-/// spread over the ranks, of which some may get no seeds at all. In training, [`Uneven`] and
+/// spread over the ranks, of which some may get no seeds at all, but never the first, whose running
+/// statistics are those that are kept. In training, [`Uneven`] and
 /// [`ItemSamplerConfig::drop_last`] may change the items of that last step; everything else depends on
 /// `g` alone, so that 1 rank with batches of 4,096 sees what 4 ranks with batches of 1,024 see.
 ///
@@ -255,9 +256,9 @@ pub struct SeedBatch {
     pub seeds: Seeds,
 }
 
-/// The part of `n_items` that a rank takes.
+/// The part of `n_items` that a rank takes; the first has some wherever there are any.
 fn share(n_items: usize, shard: Shard) -> Range<usize> {
-    let bound = |rank: usize| (rank as u128 * n_items as u128 / shard.world_size as u128) as usize;
+    let bound = |rank: usize| (rank as u128 * n_items as u128).div_ceil(shard.world_size as u128) as usize;
     bound(shard.rank)..bound(shard.rank + 1)
 }
 

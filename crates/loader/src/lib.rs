@@ -2,9 +2,9 @@
 //!
 //! [`ItemSampler`] turns a list of items into shuffled, sharded batches of seeds; a [`Fetch`] makes a
 //! batch of seeds into whatever a task needs ([`NodeFetch`]: blocks, features and labels; [`GraphFetch`]:
-//! many small graphs as one); the [`Loader`] runs it in threads and hands the batches out in order. This crate knows no tensor, no model and no
-//! other rank but by number. It alone starts threads for data, and it draws no random number but for the
-//! order of items.
+//! many small graphs as one); the [`Loader`] runs it in threads and hands the batches out in order. This
+//! crate knows no tensor, no model and no other rank but by number. It alone starts threads for data, and it
+//! draws no random number but for the order of items.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, EdgeId, LocalId, Mapping, NodeId};
 use kiln_loader::{
-    Error, Fetch, FetchError, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
-    Pass, SeedBatch, StageTimes,
+    Fetch, FetchError, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass,
+    SeedBatch, StageTimes,
 };
 use kiln_sample::{RngKey, Seeds};
 use proptest::prelude::*;
@@ -18,14 +18,13 @@ const TRAIN: Pass = Pass::Train { epoch: 0 };
 const OFFSETS: [u32; 5] = [0, 3, 3, 5, 8];
 const CLASSES: [i32; 4] = [1, 0, 2, 1];
 
-/// Graph 0 is the path 0 - 1 - 2, graph 3 the ring 5 -> 6 -> 7 -> 5 with the loop of 6. Edge `e` weighs
-/// `e / 10`.
+/// Graph 0 is the path 0 - 1 - 2, graph 3 the ring 5 -> 6 -> 7 -> 5 with the loop of 6.
 fn graph() -> Csc {
     let (srcs, dsts) = ([0, 1, 1, 2, 5, 6, 7, 6], [1, 0, 2, 1, 6, 7, 5, 6]);
     let graph = CscBuilder::new(8).build(&srcs, &dsts).unwrap();
     assert_eq!(graph.indptr(), [0, 1, 3, 4, 4, 4, 5, 7, 8]);
     assert_eq!(graph.indices(), [1, 0, 2, 1, 7, 5, 6, 6].map(NodeId));
-    graph.with_weights((0..8).map(|edge| edge as f32 / 10.0).collect()).unwrap()
+    graph
 }
 
 /// Node `v` has the features `[v, -v]`.
@@ -48,7 +47,7 @@ where
 
 #[test]
 fn graphs_of_a_batch_stand_one_after_the_other() {
-    let fetch = fetch(graph(), &OFFSETS, &CLASSES).carry_weights().unwrap();
+    let fetch = fetch(graph(), &OFFSETS, &CLASSES);
     let batch = take(&fetch, &[3, 1, 0, 2]).unwrap();
     assert_eq!((batch.step, batch.key, batch.graphs), (7, RngKey::new(1), [3, 1, 0, 2].map(NodeId).to_vec()));
     assert_eq!(batch.node_offsets, [0, 3, 3, 6, 8]);
@@ -57,7 +56,6 @@ fn graphs_of_a_batch_stand_one_after_the_other() {
     assert_eq!(batch.block.indptr(), [0, 1, 3, 4, 5, 7, 8, 8, 8]);
     assert_eq!(batch.block.indices(), [2, 0, 1, 1, 4, 3, 5, 4].map(LocalId));
     assert_eq!(batch.block.edge_ids(), [4, 5, 6, 7, 0, 1, 2, 3].map(EdgeId));
-    assert_eq!(batch.block.weights().unwrap(), [0.4, 0.5, 0.6, 0.7, 0.0, 0.1, 0.2, 0.3]);
     assert_eq!(batch.labels, [1, 0, 1, 2]);
     assert_eq!(batch.x_dim, 2);
     let rows: Vec<f32> = [5, 6, 7, 0, 1, 2, 3, 4].into_iter().flat_map(|v| [v as f32, -(v as f32)]).collect();
@@ -92,8 +90,6 @@ fn bytes_are_those_of_all_arrays() {
     let plain = take(&fetch(graph(), &OFFSETS, &CLASSES), &[3, 0]).unwrap();
     // Graphs and labels, offsets, nodes, indptr, edges with their ids, rows.
     assert_eq!(plain.n_bytes(), 2 * 8 + 3 * 4 + 6 * 4 + 7 * 4 + 8 * 12 + 6 * 8);
-    let weighted = fetch(graph(), &OFFSETS, &CLASSES).carry_weights().unwrap();
-    assert_eq!(take(&weighted, &[3, 0]).unwrap().n_bytes(), plain.n_bytes() + 8 * 4);
 }
 
 #[test]
@@ -175,6 +171,21 @@ fn damaged_offsets_are_errors_of_the_graphs_that_they_belong_to() {
 }
 
 #[test]
+fn a_graph_without_nodes_has_no_edges_whatever_its_neighbours_say() {
+    // Graph 1 stands at node 3, whose edges would start anywhere.
+    for start in [9, 2, u64::MAX] {
+        let indptr = vec![0, 1, 3, start, 4, 4, 5, 7, 8];
+        let damaged = Csc::new(Buf::from(indptr), graph().indices().to_vec().into()).unwrap();
+        let damaged = fetch(damaged, &OFFSETS, &CLASSES);
+        let batch = take(&damaged, &[1, 3, 1]).unwrap();
+        assert_eq!(batch.node_offsets, [0, 0, 3, 3]);
+        assert_eq!(batch.block.edge_ids(), [4, 5, 6, 7].map(EdgeId));
+        let graph_0 = take(&damaged, &[0]).map(|batch| batch.block.n_edges());
+        assert!(graph_0.is_err(), "{graph_0:?}");
+    }
+}
+
+#[test]
 fn damage_in_a_mapped_file_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("indices");
@@ -193,12 +204,6 @@ fn more_nodes_than_a_block_numbers_are_an_error() {
     let empty = CscBuilder::new(n_nodes).build(&[], &[]).unwrap();
     let error = take(&fetch(empty, &[0, n_nodes as u32], &[0]), &[0; 1 << 12]).unwrap_err();
     assert!(matches!(error, FetchError::BatchTooLarge { what: "nodes", n: 0x1_0000_0000 }), "{error}");
-}
-
-#[test]
-fn weights_of_a_graph_without_weights_are_refused() {
-    let plain = CscBuilder::new(1).build(&[], &[]).unwrap();
-    assert!(matches!(fetch(plain, &[0, 1], &[0]).carry_weights(), Err(Error::NoWeights)));
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn without_layers_the_rows_are_those_of_the_distinct_seeds() {
 
 #[test]
 fn a_rank_without_seeds_in_the_last_step_gets_an_empty_batch() {
-    let shard = Shard { rank: 0, world_size: 2 };
+    let shard = Shard { rank: 1, world_size: 2 };
     let config = ItemSamplerConfig { batch_size: 1, shard, shuffle: false, ..Default::default() };
     let loader = loader(&nodes()[..3], fanouts(), N_NODES, config, 2);
     let batches: Vec<MiniBatch> = loader.epoch(Pass::Train { epoch: 0 }).map(Result::unwrap).collect();

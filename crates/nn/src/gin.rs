@@ -97,6 +97,7 @@ impl GinConfig {
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Gin> {
         check_size("n_classes", self.n_classes)?;
         check_size("n_layers", self.n_layers)?;
+        check_size("mlp_layers", self.mlp_layers)?;
         check_dropout("dropout", self.dropout)?;
         let layer_key = |i: usize| key.fold(Domain::Layer, i as u64);
         let layer = |i| self.layer(i, layer_key(i), device);

@@ -22,25 +22,38 @@ pub enum Epsilon {
 pub struct GinConv<M: Module> {
     /// What follows the sum.
     pub mlp: M,
-    /// Epsilon, `[1]`; it tracks no gradient where it is fixed.
-    pub epsilon: Param<Tensor<1>>,
+    /// Epsilon, `[1]`, where it is learned. A fixed one is a setting, not a weight: it is neither saved nor
+    /// handed on between ranks.
+    pub epsilon: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    configured: Epsilon,
     #[module(skip)]
     aggregate: Aggregate,
 }
 
 impl<M: RowModel> GinConv<M> {
-    /// A layer around this MLP, whose device it shares.
+    /// A layer around this MLP, whose device is this one.
     ///
     /// # Errors
     /// When epsilon is not finite.
+    ///
+    /// # Panics
+    /// When the MLP has parameters on another device, or on this one with or without gradients where this one is
+    /// the other.
     pub fn new(mlp: M, epsilon: Epsilon, aggregate: Aggregate, device: &Device) -> Result<Self> {
         let (Epsilon::Fixed(value) | Epsilon::Learnable(value)) = epsilon;
         if !value.is_finite() {
             return Err(Error::NotFinite { name: "epsilon", got: value });
         }
-        let parameter = Param::from_tensor(Tensor::from_data([value], device));
-        let is_learnable = matches!(epsilon, Epsilon::Learnable(_));
-        Ok(Self { mlp, epsilon: parameter.set_require_grad(is_learnable), aggregate })
+        let devices = mlp.devices();
+        // To Burn a device that tracks gradients and the same that does not are equal.
+        let is_same = |own: &Device| own == device && own.is_autodiff() == device.is_autodiff();
+        assert!(devices.iter().all(is_same), "an MLP on {devices:?} for a layer on {device:?}");
+        let parameter = match epsilon {
+            Epsilon::Fixed(_) => None,
+            Epsilon::Learnable(start) => Some(Param::from_tensor(Tensor::from_data([start], device))),
+        };
+        Ok(Self { mlp, epsilon: parameter, configured: epsilon, aggregate })
     }
 
     /// Runs the layer.
@@ -51,8 +64,16 @@ impl<M: RowModel> GinConv<M> {
     /// # Panics
     /// When `x` has other dimensions.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
-        let factor: Tensor<2> = (self.epsilon.val() + 1.0).unsqueeze();
-        let own = ops::dst_rows(block, x.clone()) * factor;
-        self.mlp.forward(own + self.aggregate.gather(block, x), ctx)
+        let own = self.weigh(ops::dst_rows(block, x.clone()));
+        self.mlp.forward(self.aggregate.gather(block, x) + own, ctx)
+    }
+
+    /// Rows times `1 + eps`; as they are, without a pass over them, where epsilon is fixed at 0.
+    fn weigh(&self, rows: Tensor<2>) -> Tensor<2> {
+        match (&self.epsilon, self.configured) {
+            (Some(epsilon), _) => rows * (epsilon.val() + 1.0).unsqueeze(),
+            (None, Epsilon::Fixed(0.0)) => rows,
+            (None, Epsilon::Fixed(value) | Epsilon::Learnable(value)) => rows * (1.0 + value),
+        }
     }
 }

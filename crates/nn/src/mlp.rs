@@ -43,7 +43,7 @@ impl MlpConfig {
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Mlp> {
         let &Self { d_in, hidden, d_out, n_layers, norm } = self;
         check_size("hidden", hidden)?;
-        check_size("mlp_layers", n_layers)?;
+        check_size("n_layers", n_layers)?;
         let width = |i: usize| match i {
             0 => d_in,
             i if i == n_layers => d_out,

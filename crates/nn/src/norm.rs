@@ -24,12 +24,12 @@ impl Norm {
     }
 }
 
-/// Normalises rows: in training by their own mean and variance, which also move the running ones, in
-/// prediction by the running ones. No rows have no statistics, and change none.
+/// Normalises rows: in training, on a device that tracks gradients, by their own mean and variance, which
+/// also move the running ones; in prediction by the running ones. No rows have no statistics, and change none.
 ///
-/// Burn tells the two apart by whether the device tracks gradients; here the mode decides, so that a
-/// prediction on a model that is being trained changes nothing. In training on a device without gradients
-/// the running statistics are used.
+/// Burn looks at the device alone. Here [`Mode::Eval`] means prediction on every device, so that predicting by
+/// a model that is being trained changes nothing. [`Mode::Train`] on a device that tracks no gradients is left
+/// as Burn has it: by the running statistics, which do not move.
 ///
 /// Burn holds each thread's last update back, and clones of a model share them: one thread at a time trains
 /// a model and its clones, and `Module::valid` is what others predict by.

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, file_prefix};
 
 /// What can go wrong while sampling.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum Error {
         n_nodes: usize,
     },
     /// The graph holds an edge from a node that it does not have: its file is damaged.
-    #[error("{}edge {edge} comes from node {}, but the graph has {n_nodes} nodes: the graph is damaged, make it again", prefix(file), node.0)]
+    #[error("{}edge {edge} comes from node {}, but the graph has {n_nodes} nodes: the graph is damaged, make it again", file_prefix(file.as_deref()), node.0)]
     NeighborOutOfRange {
         /// The id that is too large.
         node: NodeId,
@@ -29,7 +29,7 @@ pub enum Error {
         file: Option<PathBuf>,
     },
     /// The graph's `indptr` is damaged at this node.
-    #[error("{}the edges of node {} would be {start} to {end} of {n_edges}: the graph is damaged, make it again", prefix(file), node.0)]
+    #[error("{}the edges of node {} would be {start} to {end} of {n_edges}: the graph is damaged, make it again", file_prefix(file.as_deref()), node.0)]
     BadEdgeRange {
         /// The destination.
         node: NodeId,
@@ -92,9 +92,4 @@ pub enum Error {
         "the sampler was asked for edge weights, but the graph has none: give them to CscBuilder::weights"
     )]
     NoWeights,
-}
-
-/// How a message about a file starts.
-fn prefix(file: &Option<PathBuf>) -> String {
-    file.as_ref().map_or(String::new(), |file| format!("{}: ", file.display()))
 }

@@ -9,7 +9,7 @@ use crate::{Counts, Forward};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
     /// The node; where graphs are classified, the graph's position in its set.
-    pub node: NodeId,
+    pub item: NodeId,
     /// Its class.
     pub label: u32,
     /// The class with the largest output; the first of those that tie.

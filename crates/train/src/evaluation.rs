@@ -146,12 +146,12 @@ impl Evaluation {
     pub fn predictions(&self) -> Vec<Prediction> {
         let said = self.nodes.iter().zip(&self.labels).zip(self.rows());
         let prediction = |((&node, &label), row): ((&NodeId, &i32), &[f32])| Prediction {
-            node,
+            item: node,
             label: label as u32,
             predicted: predicted_class(row),
         };
         let mut predictions: Vec<Prediction> = said.map(prediction).collect();
-        predictions.sort_by_key(|said| said.node);
+        predictions.sort_by_key(|said| said.item);
         predictions
     }
 

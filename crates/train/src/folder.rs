@@ -268,14 +268,14 @@ impl RunFolder {
         &self.best
     }
 
-    /// Writes `test_predictions.csv`: `node,label,predicted`, in the order given.
+    /// Writes `test_predictions.csv`: `item,label,predicted`, in the order given.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
-        let mut csv = String::from("node,label,predicted\n");
+        let mut csv = String::from("item,label,predicted\n");
         for said in predictions {
-            csv.push_str(&format!("{},{},{}\n", said.node.0, said.label, said.predicted));
+            csv.push_str(&format!("{},{},{}\n", said.item.0, said.label, said.predicted));
         }
         self.write("test_predictions.csv", csv.as_bytes())
     }

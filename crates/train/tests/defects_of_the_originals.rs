@@ -195,5 +195,5 @@ fn a_short_last_batch_scores_its_seeds_and_nothing_else() {
         Ok((trained, judged))
     });
     let judged = |last| vec![[5; 3], [5; 3], [last; 3]];
-    assert_eq!(steps.unwrap(), [(vec![10, 10, 3], judged(1)), (vec![10, 10, 3], judged(2))]);
+    assert_eq!(steps.unwrap(), [(vec![10, 10, 3], judged(2)), (vec![10, 10, 3], judged(1))]);
 }

@@ -123,7 +123,7 @@ fn an_evaluation_names_graphs_by_their_positions() {
     let counts = trainer.evaluate(batches, visit).unwrap();
     let expected = [(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 0, 1)];
     let expected =
-        expected.map(|(node, label, predicted)| Prediction { node: NodeId(node), label, predicted });
+        expected.map(|(item, label, predicted)| Prediction { item: NodeId(item), label, predicted });
     assert_eq!(said.predictions(), expected);
     let again = said.counts().unwrap();
     assert_eq!((again.hits, again.total, again.weight), (counts.hits, counts.total, counts.weight));

@@ -273,67 +273,128 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     assert!(matches!(error, Error::NoCheckpoint { .. }), "{error}");
 }
 
-/// The checkpoint of a best epoch is written before the file with its parameters, and has them in it.
+/// The checkpoint of a best epoch is written before the file with its parameters, which are in it.
 #[test]
 fn a_best_epoch_whose_file_was_not_written_any_more_is_made_of_the_checkpoint() {
     let whole = tempfile::tempdir().unwrap();
-    let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
+    let create = |folder: &Path| RunFolder::create(folder);
+    let (expected, _) = train(1, || create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
     // The file cannot be written, so that the run stops there, after its first epoch.
     let in_the_way = folder.path().join("best.safetensors.unfinished");
-    let create = || RunFolder::create(folder.path()).inspect(|_| std::fs::create_dir(&in_the_way).unwrap());
-    let error = train(1, create, None, usize::MAX).unwrap_err();
-    assert!(error.contains("best.safetensors"), "{error}");
+    let error = train(
+        1,
+        || create(folder.path()).inspect(|_| std::fs::create_dir(&in_the_way).unwrap()),
+        None,
+        usize::MAX,
+    );
+    assert!(error.unwrap_err().contains("best.safetensors"));
     std::fs::remove_dir(&in_the_way).unwrap();
 
     let mut trainer = trainer(&data(), Box::new(kiln_dist::Solo::new()));
     let run = Run::start(&mut trainer, || RunFolder::open(folder.path()), identity()).unwrap();
     assert_eq!(run.resumed(), Some(&Resumed { epoch: 1, step: 0, n_ranks: 1, damage: None }));
+    drop(run);
     let best = std::fs::read(folder.path().join("best.safetensors")).unwrap();
     assert_eq!(best, weights_to_bytes(trainer.model()).unwrap());
-    drop(run);
     let (found, _) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
     assert_eq!(found, expected);
 }
 
-/// From the one before it, to the same bits. Where that is damaged too, the first rank says so, with the path
-/// that it alone has.
+/// The first rank says what is wrong, with the path that it alone has.
 #[test]
-fn a_run_whose_last_checkpoint_was_damaged_goes_on_from_the_one_before() {
-    let whole = tempfile::tempdir().unwrap();
-    let (expected, _) = train(2, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
+fn checkpoints_that_are_all_damaged_are_named_on_several_ranks() {
     let folder = tempfile::tempdir().unwrap();
-    train(2, || RunFolder::create(folder.path()), Some(1), 7).unwrap_err();
-    let damage = |name: &str| {
-        let path = folder.path().join(name);
-        let bytes = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let last = damage("last/checkpoint.safetensors");
-    let (found, resumed) = train(2, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
-    assert_eq!(found, expected);
-    let Resumed { epoch, step, damage: told, .. } = resumed.unwrap();
-    // Six steps were done and kept: an epoch of four, and two.
-    assert_eq!((epoch, step), (1, 1));
-    assert!(told.unwrap().contains(&last));
-
-    let last = damage("last/checkpoint.safetensors");
-    damage("last/previous.safetensors");
+    train(2, || RunFolder::create(folder.path()), Some(1), 3).unwrap_err();
+    let path = damage(folder.path(), "checkpoint");
+    damage(folder.path(), "previous");
     for _ in 0..10 {
         let error = train(2, || RunFolder::open(folder.path()), None, usize::MAX).unwrap_err();
-        assert!(error.starts_with("rank 0: ") && error.contains(&last), "{error}");
+        assert!(error.starts_with("rank 0: ") && error.contains(path.to_str().unwrap()), "{error}");
     }
 }
 
-/// Nothing was done yet: the folder is as good as empty.
+/// Cuts the last byte off.
+fn damage(folder: &Path, name: &str) -> std::path::PathBuf {
+    let path = folder.join(format!("last/{name}.safetensors"));
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    path
+}
+
+/// Also where the one before knows of an earlier best epoch, whose file was overwritten since.
+#[test]
+fn a_damaged_checkpoint_leaves_the_one_before_it() {
+    let whole = tempfile::tempdir().unwrap();
+    let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
+    for (n_steps, epoch) in [(5, 0), (9, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        train(1, || RunFolder::create(folder.path()), None, n_steps).unwrap_err();
+        let path = damage(folder.path(), "checkpoint");
+        let (found, resumed) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
+        assert_eq!(found, expected);
+        let resumed = resumed.unwrap();
+        assert_eq!((resumed.epoch, resumed.step), (epoch, 0));
+        assert!(resumed.damage.unwrap().contains(path.to_str().unwrap()));
+    }
+}
+
+/// A run that stopped before its first checkpoint has done nothing: its folder is as good as empty.
 #[test]
 fn a_run_that_stopped_before_it_had_begun_starts_in_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("last")).unwrap();
-    std::fs::write(folder.path().join("last/checkpoint.safetensors.unfinished"), "half").unwrap();
+    std::fs::write(folder.path().join("last/checkpoint.safetensors.unfinished"), "{").unwrap();
     assert!(matches!(RunFolder::open(folder.path()), Err(Error::NoCheckpoint { .. })));
-    train(1, || RunFolder::create(folder.path()), None, usize::MAX).unwrap();
+    let (_, resumed) = train(1, || RunFolder::create(folder.path()), None, usize::MAX).unwrap();
+    assert_eq!(resumed, None);
     assert!(!folder.path().join("last/checkpoint.safetensors.unfinished").exists());
     assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderNotEmpty { .. })));
+}
+
+/// What is somebody else's is neither resumed nor overwritten.
+#[test]
+fn a_folder_without_a_checkpoint_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("config.json"), "{}").unwrap();
+    std::fs::write(folder.path().join("best.safetensors"), "mine").unwrap();
+    assert!(matches!(RunFolder::open(folder.path()), Err(Error::NoCheckpoint { .. })));
+    assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderNotEmpty { .. })));
+    assert_eq!(std::fs::read(folder.path().join("best.safetensors")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_folder_that_a_run_writes_to_is_nobody_elses() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let mut trainer = trainer(&data, Box::new(kiln_dist::Solo));
+    let run = Run::start(&mut trainer, || RunFolder::create(folder.path()), identity()).unwrap();
+    assert!(matches!(RunFolder::open(folder.path()), Err(Error::RunFolderInUse { .. })));
+    assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderInUse { .. })));
+    drop(run);
+    RunFolder::open(folder.path()).unwrap();
+}
+
+/// What an end of the run wrote is not left beside epochs that it knows nothing of.
+#[test]
+fn a_run_that_goes_on_has_no_result_until_its_end() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    train(1, || RunFolder::create(folder.path()), None, usize::MAX).unwrap();
+    for name in ["summary.json", "report.html", "test_predictions.csv"] {
+        std::fs::write(folder.path().join(name), "old").unwrap();
+    }
+    let metrics = folder.path().join("metrics.jsonl");
+    let whole = std::fs::read_to_string(&metrics).unwrap();
+    // A line of an epoch that the checkpoint does not know of, half written.
+    std::fs::write(&metrics, format!("{whole}{{\"epoch\":4")).unwrap();
+    let start = || {
+        let mut trainer = trainer(&data, Box::new(kiln_dist::Solo));
+        Run::start(&mut trainer, || RunFolder::open(folder.path()), identity())
+    };
+    start().unwrap();
+    for name in ["summary.json", "report.html", "test_predictions.csv"] {
+        assert!(!folder.path().join(name).exists(), "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(&metrics).unwrap(), whole);
+    std::fs::write(&metrics, &whole[1..]).unwrap();
+    assert!(matches!(start(), Err(Error::BadFile { path, .. }) if path == metrics));
 }

@@ -124,7 +124,7 @@ fn the_result_is_written_whole() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(folder.path());
     run.record(&mut trainer(1.0), &report(), &counts(5)).unwrap();
-    let said = |node, label, predicted| Prediction { node: NodeId(node), label, predicted };
+    let said = |item, label, predicted| Prediction { item: NodeId(item), label, predicted };
     let files = run.folder().unwrap();
     files.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
@@ -135,7 +135,7 @@ fn the_result_is_written_whole() {
     files.write_summary(&summary).unwrap();
 
     let read = |name: &str| std::fs::read_to_string(files.path().join(name)).unwrap();
-    assert_eq!(read("test_predictions.csv"), "node,label,predicted\n7,1,1\n3,0,1\n");
+    assert_eq!(read("test_predictions.csv"), "item,label,predicted\n7,1,1\n3,0,1\n");
     let json: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
     assert_eq!(json["test_accuracy"], 0.9);
     assert_eq!((&json["test_f1_macro"], &json["test_roc_auc"]), (&0.75.into(), &serde_json::Value::Null));

@@ -57,6 +57,8 @@ pub(crate) type Rows = Vec<Vec<f64>>;
 #[derive(Debug)]
 pub(crate) struct PlainGin {
     pub(crate) parameters: HashMap<String, Vec<f64>>,
+    /// Epsilon where it is no parameter.
+    pub(crate) fixed_epsilon: f64,
     pub(crate) aggregate: Aggregate,
     pub(crate) readout: Readout,
     /// Whether rows are normalised by their own statistics.
@@ -75,11 +77,11 @@ impl PlainGin {
         let mut hidden = vec![x];
         for i in 0.. {
             let layer = format!("layers.{i}.conv.");
-            if !self.has(&format!("{layer}epsilon")) {
+            if !self.has(&format!("{layer}mlp.linears.0.weight")) {
                 break;
             }
             let out = self.conv(&layer, &block, &hidden[i]);
-            let is_last = !self.has(&format!("layers.{}.conv.epsilon", i + 1));
+            let is_last = !self.has(&format!("layers.{}.conv.mlp.linears.0.weight", i + 1));
             let gives_scores = is_last && !self.has("heads.0.weight");
             let out = self.norm(&format!("layers.{i}.norm."), out);
             hidden.push(if gives_scores { out } else { relu(out) });
@@ -98,7 +100,8 @@ impl PlainGin {
     }
 
     fn conv(&self, layer: &str, block: &Block, x: &Rows) -> Rows {
-        let factor = 1.0 + self.parameters[&format!("{layer}epsilon")][0];
+        let learned = self.parameters.get(&format!("{layer}epsilon"));
+        let factor = 1.0 + learned.map_or(self.fixed_epsilon, |epsilon| epsilon[0]);
         let width = x.first().map_or(0, Vec::len);
         let mut rows = Vec::new();
         for (dst, edges) in block.indptr().windows(2).enumerate() {
