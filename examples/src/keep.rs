@@ -93,6 +93,7 @@ const NOT_OF_THE_RESULT: &[&str] = &[
     "ranks",
     "batch-size",
     "threads-per-rank",
+    "deadline",
     "workers",
     "data",
     "verify",

@@ -1,5 +1,7 @@
 //! How a program runs: its ranks and their batches.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
@@ -38,6 +40,9 @@ pub struct RunArgs {
     /// Threads that compute in each rank; its share of the cores if not given.
     #[arg(long, value_parser = flags::threads)]
     threads_per_rank: Option<usize>,
+    /// Seconds that ranks wait for one that does not come, before all of them give up.
+    #[arg(long, value_parser = flags::size, default_value = "600")]
+    deadline: usize,
     /// Seeds in a batch of one rank.
     #[arg(long, value_parser = flags::size, default_value = "1024")]
     batch_size: usize,
@@ -62,7 +67,9 @@ impl RunArgs {
     /// The ranks that were asked for.
     pub fn ranks(&self) -> Ranks {
         let ranks = Ranks::of(self.ranks);
-        Ranks { threads_per_rank: self.threads_per_rank.unwrap_or(ranks.threads_per_rank), ..ranks }
+        let threads_per_rank = self.threads_per_rank.unwrap_or(ranks.threads_per_rank);
+        let deadline = Duration::from_secs(self.deadline as u64);
+        Ranks { threads_per_rank, deadline, ..ranks }
     }
 
     /// How items become a rank's batches.
