@@ -99,6 +99,14 @@ pub fn gin_layers(text: &str) -> Result<usize, String> {
     whole(text, 2, 1000)
 }
 
+/// Reads a number of folds: one to judge on, one to choose by, and one to learn from.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn folds(text: &str) -> Result<usize, String> {
+    whole(text, 3, 1_000_000)
+}
+
 /// Reads a width, a batch size or a number of epochs.
 ///
 /// # Errors

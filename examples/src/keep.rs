@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use clap::Args;
 use kiln_train::{FitConfig, Resumed, Run, RunFolder, RunIdentity, Task, Trainer};
 
@@ -21,7 +22,7 @@ pub struct KeepArgs {
     /// New or empty folder for the results; `runs/NAME-NNN` if not given.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Folder of a run that was stopped: goes on from its last checkpoint, with the same results as if it had not been. Give the same flags again; --epochs may be another number, and --ranks where --batch-size keeps the batch of all ranks.
+    /// Folder of a run that was stopped: goes on from its last checkpoint, with the same results as if it had not been. Give the same flags again but for --out; --epochs may be larger, and --ranks where --batch-size keeps the batch of all ranks.
     #[arg(long, conflicts_with = "out")]
     resume: Option<PathBuf>,
 }
@@ -37,16 +38,19 @@ impl KeepArgs {
     /// the ranks.
     ///
     /// # Errors
-    /// When the folder cannot be made, holds something already, or is of another run.
+    /// When the folder cannot be made, holds something already, or is of another run or one of more epochs.
     pub fn start<T: Task>(
         &self,
         settings: &Settings,
         run: &RunArgs,
+        n_epochs: usize,
         data_hash: &str,
         trainer: &mut Trainer<T>,
     ) -> anyhow::Result<Run> {
         let identity = identity(settings, run, data_hash);
         let started = Run::start(trainer, || self.folder(settings), identity)?;
+        let n_done = started.n_epochs();
+        ensure!(n_done <= n_epochs, "--epochs {n_epochs}: the run has done {n_done}, give at least as many");
         let Some(folder) = started.folder() else { return Ok(started) };
         folder.write_config(&settings.flags)?;
         if let Some(Resumed { epoch, step, n_ranks, damage }) = started.resumed() {
@@ -80,8 +84,11 @@ impl KeepArgs {
 fn identity(settings: &Settings, run: &RunArgs, data_hash: &str) -> RunIdentity {
     let counts = |(flag, _): &(&String, &String)| !NOT_OF_THE_RESULT.contains(&flag.as_str());
     let flags = settings.flags.iter().filter(counts);
-    // Two ways to write a number are one setting.
-    let plain = |value: &String| value.parse().map_or(value.clone(), |number: f64| number.to_string());
+    // Two ways to write a number are one setting; whole numbers may be too large for a float.
+    let plain = |value: &String| match (value.parse::<u64>(), value.parse::<f64>()) {
+        (Err(_), Ok(number)) => number.to_string(),
+        _ => value.clone(),
+    };
     let flags = flags.map(|(flag, value)| (format!("--{flag}"), plain(value)));
     let program = ("the program".to_owned(), settings.program.to_owned());
     let settings = flags.chain(run.settings()).chain([program]).collect();

@@ -46,8 +46,9 @@ impl Program<'_> {
         let Self { settings, data_name, class_names, .. } = self;
         let n_steps = train.n_steps(Pass::Train { epoch: 0 });
         self.run.check_steps(train.items().items().len(), n_steps)?;
-        let mut run = self.keep.start(settings, self.run, self.data_hash, &mut trainer)?;
-        let progress = || Progress::new(self.fit.epochs, n_steps, self.loss_every);
+        let mut run = self.keep.start(settings, self.run, self.fit.epochs, self.data_hash, &mut trainer)?;
+        let n_done = run.resumed().map_or(0, |then| then.epoch * n_steps + then.step);
+        let progress = || Progress::new(self.fit.epochs, n_steps, n_done, self.loss_every);
         let mut progress = trainer.is_first().then(progress);
         let config = self.keep.config(self.fit.epochs);
         let mut report = fit(&mut trainer, train, config, validate, &mut run, &mut progress)?;

@@ -27,9 +27,10 @@ pub struct Progress {
 
 impl Progress {
     /// A bar for `n_epochs` of `n_steps` each, on standard error if that is a terminal. With `loss_every`, a
-    /// line after so many steps of an epoch.
-    pub fn new(n_epochs: usize, n_steps: usize, loss_every: Option<usize>) -> Self {
-        let bar = ProgressBar::new(n_epochs.saturating_mul(n_steps) as u64);
+    /// line after so many steps of an epoch. `n_done` steps were done before.
+    pub fn new(n_epochs: usize, n_steps: usize, n_done: usize, loss_every: Option<usize>) -> Self {
+        let bar = ProgressBar::new(n_epochs.saturating_mul(n_steps) as u64).with_position(n_done as u64);
+        bar.reset_eta();
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self { bar, n_epochs, n_seeds: 0, loss_every, step_time: MeanStepTime::new(WARMUP_STEPS) }

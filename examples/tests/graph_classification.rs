@@ -155,7 +155,7 @@ fn cross_validation_says_the_same_on_one_rank_and_two() {
     assert_eq!(lines("--ranks 2 --workers 1"), one);
 
     for (flags, expected) in [
-        ("--folds 2", "--folds 2: expected at least 3"),
+        ("--folds 2", "expected a whole number from 3"),
         ("--resume somewhere", "unexpected argument"),
         ("--patience 3", "unexpected argument"),
     ] {

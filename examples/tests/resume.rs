@@ -247,6 +247,10 @@ fn a_finished_run_goes_on_for_more_epochs() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("going on after 2 epochs and 0 steps"));
     assert!(left(&short) == left(&long));
+    let before = files(&short);
+    let output = self::output(["--resume", path(&short)], &["--epochs", "3"]);
+    assert!(text(&output.stderr).contains("--epochs 3: the run has done 4"), "{}", text(&output.stderr));
+    assert!(files(&short) == before, "a refused run should leave the folder as it is");
 }
 
 /// The same seeds, samples and masks; sums round otherwise.

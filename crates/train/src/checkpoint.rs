@@ -50,8 +50,14 @@ struct Header {
     metrics_bytes: u64,
     /// The optimizer's names of the parameters that learn, in the model's order.
     param_ids: Vec<u64>,
-    /// SHA-256 of the other entries, by name.
+    /// SHA-256 of the other entries, by name; that of this one stands beside it.
     hashes: BTreeMap<String, String>,
+}
+
+/// What every version's header has.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -99,12 +105,21 @@ pub(crate) fn to_bytes<T: Task>(trainer: &Trainer<T>, around: &Surroundings<'_>)
     pack(header, entries).map_err(|error| unwritable(error.to_string()))
 }
 
+/// Why a checkpoint cannot be gone on from.
+pub(crate) enum Fault {
+    /// It is not what was written.
+    Damaged(String),
+    /// Another version of this program wrote it.
+    Version(u32),
+}
+
 fn pack(header: String, entries: [(&str, &[u8]); 3]) -> std::result::Result<Vec<u8>, SafeTensorError> {
     let mut views = Vec::with_capacity(entries.len());
     for (name, bytes) in entries {
         views.push((name, TensorView::new(Dtype::U8, vec![bytes.len()], bytes)?));
     }
-    serialize(views, Some(HashMap::from([("run".to_owned(), header)])))
+    let header_hash = hash(header.as_bytes());
+    serialize(views, Some(HashMap::from([("run".to_owned(), header), ("run_hash".to_owned(), header_hash)])))
 }
 
 /// A checkpoint that was read and found whole.
@@ -128,25 +143,27 @@ impl<'a> Checkpoint<'a> {
     /// Reads what [`to_bytes`] made.
     ///
     /// # Errors
-    /// What is wrong with the bytes, as text.
-    pub(crate) fn read(bytes: &'a [u8]) -> std::result::Result<Self, String> {
-        let text = |error: SafeTensorError| error.to_string();
+    /// What is wrong with the bytes.
+    pub(crate) fn read(bytes: &'a [u8]) -> std::result::Result<Self, Fault> {
+        let text = |error: SafeTensorError| Fault::Damaged(error.to_string());
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(text)?;
         let entries = SafeTensors::deserialize(bytes).map_err(text)?;
-        let header = metadata.metadata().as_ref().and_then(|metadata| metadata.get("run"));
-        let header = header.ok_or("it is no checkpoint: the entry `run` is missing")?;
-        let header: Header = serde_json::from_str(header).map_err(|error| error.to_string())?;
-        if header.version != VERSION {
-            let found = header.version;
-            return Err(format!("it has version {found}, this program reads version {VERSION}"));
+        let plain = |name: &str| metadata.metadata().as_ref().and_then(|metadata| metadata.get(name));
+        let (Some(header), Some(header_hash)) = (plain("run"), plain("run_hash")) else {
+            return Err(Fault::Damaged("it is no checkpoint: the entry `run` is missing".to_owned()));
+        };
+        check_hash("run", header.as_bytes(), header_hash)?;
+        let version: Version =
+            serde_json::from_str(header).map_err(|error| Fault::Damaged(error.to_string()))?;
+        if version.version != VERSION {
+            return Err(Fault::Version(version.version));
         }
-        let entry = |name: &str| -> std::result::Result<&'a [u8], String> {
+        let header: Header =
+            serde_json::from_str(header).map_err(|error| Fault::Damaged(error.to_string()))?;
+        let entry = |name: &str| -> std::result::Result<&'a [u8], Fault> {
             let data = entries.tensor(name).map_err(text)?.data();
-            let (found, expected) = (hash(data), header.hashes.get(name));
-            match expected {
-                Some(expected) if *expected == found => Ok(data),
-                _ => Err(format!("the entry `{name}` is damaged: SHA-256 {found}, expected {expected:?}")),
-            }
+            check_hash(name, data, header.hashes.get(name).map_or("none", String::as_str))?;
+            Ok(data)
         };
         let (model, optimizer, best) = (entry("model")?, entry("optimizer")?, entry("best")?);
         Ok(Self { model, optimizer, best, header })
@@ -193,6 +210,16 @@ impl<'a> Checkpoint<'a> {
             n_since_best: header.n_since_best,
         };
         Ok(Restored { position, best: best.to_vec(), metrics_bytes: header.metrics_bytes })
+    }
+}
+
+fn check_hash(name: &str, bytes: &[u8], expected: &str) -> std::result::Result<(), Fault> {
+    let found = hash(bytes);
+    match found == expected {
+        true => Ok(()),
+        false => Err(Fault::Damaged(format!(
+            "the entry `{name}` is damaged: its SHA-256 is {found}, expected {expected}"
+        ))),
     }
 }
 

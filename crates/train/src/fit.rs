@@ -75,7 +75,7 @@ impl<O: Observer> Observer for Option<O> {
 /// # Errors
 /// What the loader, the trainer, `validate` and the run say; [`Error::EmptySplit`] when there is
 /// nothing to train on or `validate` counted no items; [`Error::BadSetting`] for a patience or a number of
-/// steps of 0.
+/// steps of 0, and for fewer epochs than the run has done.
 pub fn fit<T, F>(
     trainer: &mut Trainer<T>,
     train: &Loader<F>,
@@ -89,6 +89,10 @@ where
     F: Fetch<Batch = T::Batch>,
 {
     check(&config)?;
+    if config.n_epochs < run.n_epochs() {
+        let (what, got) = ("the number of epochs", config.n_epochs as f64);
+        return Err(Error::BadSetting { what, expected: "at least as many as the run has done", got });
+    }
     if train.n_steps(Pass::Train { epoch: 0 }) == 0 {
         return Err(Error::EmptySplit { split: "training" });
     }

@@ -48,7 +48,6 @@ pub struct RunFolder {
     _lock: File,
 }
 
-/// A line of `metrics.jsonl`.
 #[derive(Serialize)]
 struct EpochLine {
     epoch: usize,
@@ -73,7 +72,7 @@ impl RunFolder {
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let io = |source| Error::Io { path: path.clone(), source };
-        fs::create_dir_all(&path).map_err(io)?;
+        fs::create_dir_all(&path).and_then(|()| sync_parents(&path)).map_err(io)?;
         let folder = Self::lock(path.clone())?;
         match is_as_good_as_empty(&path).map_err(io)? {
             true => Ok(folder),
@@ -107,7 +106,7 @@ impl RunFolder {
     /// Makes `parent/name-001`, or the same with the first number that is free.
     ///
     /// # Errors
-    /// [`Error::Io`] when it cannot be made.
+    /// As [`RunFolder::create`].
     pub fn create_numbered(parent: impl AsRef<Path>, name: &str) -> Result<Self> {
         let parent = parent.as_ref();
         fs::create_dir_all(parent).map_err(|source| Error::Io { path: parent.to_owned(), source })?;
@@ -136,23 +135,28 @@ impl RunFolder {
         self.write_json("config.json", config)
     }
 
-    /// The checkpoints that there are, the last one first, with their paths.
+    /// The checkpoints that there are, the last one first, with their paths: their bytes, or why they cannot
+    /// be read.
+    pub(crate) fn checkpoints(&self) -> Vec<(PathBuf, std::io::Result<Vec<u8>>)> {
+        let paths = CHECKPOINTS.map(|name| self.path.join(name));
+        let read = paths.map(|path| (path.clone(), fs::read(path)));
+        let is_there = |bytes: &std::io::Result<Vec<u8>>| !matches!(bytes, Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+        read.into_iter().filter(|(_, bytes)| is_there(bytes)).collect()
+    }
+
+    /// Takes a damaged checkpoint out of the way, so that it does not become the one before the next.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn checkpoints(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
-        let mut found = Vec::new();
-        for path in CHECKPOINTS.map(|name| self.path.join(name)) {
-            match fs::read(&path) {
-                Ok(bytes) => found.push((path, bytes)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(source) => return Err(Error::Io { path, source }),
-            }
-        }
-        Ok(found)
+    pub(crate) fn set_aside(&self, checkpoint: &Path) -> Result<()> {
+        let mut aside = checkpoint.as_os_str().to_owned();
+        aside.push(".damaged");
+        let renamed = fs::rename(checkpoint, aside).and_then(|()| sync_folder(&self.path.join("last")));
+        renamed.map_err(|source| Error::Io { path: checkpoint.to_owned(), source })
     }
 
-    /// Puts a checkpoint in the place of the last one, which becomes the one before it.
+    /// Puts a checkpoint in the place of the last one, which becomes the one before it. What an end of the run
+    /// wrote goes: the run is past it.
     ///
     /// # Errors
     /// [`Error::Io`]; the last one is then still there, under one of the two names.
@@ -163,6 +167,7 @@ impl RunFolder {
         if !folder.is_dir() {
             fs::create_dir(&folder).and_then(|()| sync_folder(&self.path)).map_err(io)?;
         }
+        self.remove(&RESULTS)?;
         let unfinished = write_unfinished(&last, bytes).map_err(io)?;
         if last.is_file() {
             fs::rename(&last, previous).map_err(io)?;
@@ -170,20 +175,12 @@ impl RunFolder {
         fs::rename(unfinished, &last).and_then(|()| sync_folder(&folder)).map_err(io)
     }
 
-    /// Takes the files back to where a checkpoint was made: the metrics to so many bytes, the best epoch's
-    /// parameters to these. What an end of the run wrote goes.
+    /// Takes the files back to where a checkpoint was made: the metrics to so many bytes of so many epochs, the
+    /// best epoch's parameters to these.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Drawing`], and [`Error::BadFile`] for metrics that are not those of the run.
-    pub(crate) fn restore(&mut self, metrics_bytes: u64, best: Vec<u8>) -> Result<()> {
-        for path in RESULTS.map(|name| self.path.join(name)) {
-            match fs::remove_file(&path) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::Io { path, source });
-                }
-                _ => {}
-            }
-        }
+    /// [`Error::Io`], [`Error::Drawing`], [`Error::BadFile`] for other metrics than the run's.
+    pub(crate) fn restore(&mut self, n_epochs: usize, metrics_bytes: u64, best: Vec<u8>) -> Result<()> {
         let path = self.path.join("metrics.jsonl");
         let text = match fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -193,14 +190,31 @@ impl RunFolder {
         let Some(text) = usize::try_from(metrics_bytes).ok().and_then(|n_bytes| text.get(..n_bytes)) else {
             return Err(bad(format!("it has {} bytes, the checkpoint knows of {metrics_bytes}", text.len())));
         };
-        self.write("metrics.jsonl", text)?;
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let epochs: serde_json::Result<_> = lines.map(serde_json::from_slice).collect();
-        self.epochs = epochs.map_err(|error| bad(error.to_string()))?;
-        self.metrics_bytes = metrics_bytes;
-        self.draw()?;
-        self.set_best(best);
-        if self.best.is_empty() { Ok(()) } else { self.write_best() }
+        let epochs: serde_json::Result<Vec<EpochRow>> = lines.map(serde_json::from_slice).collect();
+        let epochs = epochs.map_err(|error| bad(error.to_string()))?;
+        if epochs.len() != n_epochs {
+            return Err(bad(format!("it has {} epochs, the checkpoint knows of {n_epochs}", epochs.len())));
+        }
+        // Nothing is changed before all of it can be.
+        self.write("metrics.jsonl", text)?;
+        (self.epochs, self.metrics_bytes, self.best) = (epochs, metrics_bytes, best);
+        match self.best.is_empty() {
+            true => self.remove(&["best.safetensors", "curves.svg"]),
+            false => self.draw().and_then(|()| self.write_best()),
+        }
+    }
+
+    fn remove(&self, names: &[&str]) -> Result<()> {
+        for path in names.iter().map(|name| self.path.join(name)) {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::Io { path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Records an epoch, counted from 1: appends to the metrics and draws the curves.
@@ -353,6 +367,20 @@ fn write_unfinished(path: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
 /// Brings the names in a folder to the disk.
 fn sync_folder(path: &Path) -> std::io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Brings the names of a folder and of those that it is in to the disk: any of them may be new.
+fn sync_parents(path: &Path) -> std::io::Result<()> {
+    for folder in path.ancestors().skip(1) {
+        // A relative path ends in the folder that it is relative to.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        match sync_folder(folder) {
+            // Not ours to read, and so not ours to have made.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(()),
+            synced => synced?,
+        }
+    }
+    Ok(())
 }
 
 /// Whether a folder has nothing in it but what a run leaves that was stopped before its first checkpoint.

@@ -1,4 +1,3 @@
-use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use kiln_loader::StageTimes;
@@ -24,18 +23,6 @@ pub struct Timings {
     pub sync: Duration,
     /// The optimizer's step.
     pub update: Duration,
-}
-
-impl AddAssign for Timings {
-    fn add_assign(&mut self, other: Self) {
-        self.loader += other.loader;
-        self.wait += other.wait;
-        self.upload += other.upload;
-        self.forward += other.forward;
-        self.backward += other.backward;
-        self.sync += other.sync;
-        self.update += other.update;
-    }
 }
 
 impl Timings {

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint, Position, Restored, Surroundings, differences};
+use crate::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings, differences};
 use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
     Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder,
@@ -66,7 +67,8 @@ impl Run {
     ///
     /// # Errors
     /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::BadFile`]
-    /// where none is whole, [`Error::Io`], [`Error::Weights`], [`Error::Ranks`].
+    /// where none is whole or of this version, [`Error::Io`], [`Error::Drawing`], [`Error::Weights`],
+    /// [`Error::Ranks`].
     pub fn start<T: Task>(
         trainer: &mut Trainer<T>,
         folder: impl FnOnce() -> Result<RunFolder>,
@@ -94,14 +96,15 @@ impl Run {
         bytes: &[u8],
         damage: Option<String>,
     ) -> Result<()> {
-        let unreadable = |reason: String| Error::Weights { reason };
-        let checkpoint = Checkpoint::read(bytes).map_err(unreadable)?;
+        let checkpoint = Checkpoint::read(bytes).map_err(|_| Error::Weights {
+            reason: "the first rank's checkpoint did not arrive whole".to_owned(),
+        })?;
         let n_ranks = checkpoint.n_ranks();
         let Restored { position, best, metrics_bytes } = checkpoint.restore(trainer)?;
         self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks, damage });
         self.position = position;
         match &mut self.folder {
-            Some(folder) => folder.restore(metrics_bytes, best),
+            Some(folder) => folder.restore(self.position.epoch, metrics_bytes, best),
             None => Ok(()),
         }
     }
@@ -143,7 +146,7 @@ impl Run {
     /// Writes the place where the run is to the disk, in the place of the last one: the first rank does.
     ///
     /// # Errors
-    /// [`Error::Io`]; the last checkpoint is then still there.
+    /// [`Error::Weights`] or [`Error::Io`]; the last checkpoint is then still there.
     pub fn checkpoint<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let around = Surroundings {
@@ -232,20 +235,33 @@ impl Run {
     }
 }
 
-/// The last checkpoint that is whole, if there is any, of this run; and what is wrong with the one after it.
+/// The last checkpoint that is whole, if there is any, of this run; and what is wrong with the one after it,
+/// which is then out of the way.
 fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u8>, Option<String>)> {
-    let mut damage = None;
-    for (path, bytes) in folder.checkpoints()? {
+    let mut damaged: Vec<(PathBuf, Error)> = Vec::new();
+    for (path, bytes) in folder.checkpoints() {
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(source) => {
+                damaged.push((path.clone(), Error::Io { path, source }));
+                continue;
+            }
+        };
         match Checkpoint::read(&bytes) {
             Ok(checkpoint) => {
                 check_identity(checkpoint.identity(), identity)?;
-                return Ok((bytes, damage.map(|error: Error| error.to_string())));
+                damaged.iter().try_for_each(|(path, _)| folder.set_aside(path))?;
+                return Ok((bytes, damaged.first().map(|(_, error)| error.to_string())));
             }
-            Err(reason) => damage = damage.or(Some(Error::BadFile { path, reason })),
+            Err(Fault::Damaged(reason)) => damaged.push((path.clone(), Error::BadFile { path, reason })),
+            Err(Fault::Version(version)) => {
+                let reason = format!("it is of version {version}: go on with the program that wrote it");
+                return Err(Error::BadFile { path, reason });
+            }
         }
     }
-    match damage {
-        Some(error) => Err(error),
+    match damaged.into_iter().next() {
+        Some((_, error)) => Err(error),
         None => Ok((Vec::new(), None)),
     }
 }

@@ -95,8 +95,8 @@ impl<T: Task> Trainer<T> {
     /// at its end the ranks compare their models.
     ///
     /// # Errors
-    /// The loader's error, a loss that is not finite, [`Error::Ranks`] and [`Error::RanksDiffer`]; the model
-    /// is then as the last whole step left it.
+    /// The loader's error, a loss that is not finite, [`Error::Ranks`] and [`Error::RanksDiffer`]; the
+    /// parameters are then as the last whole step left them.
     pub fn epoch(
         &mut self,
         epoch: usize,
