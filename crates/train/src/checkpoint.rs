@@ -223,18 +223,6 @@ fn check_hash(name: &str, bytes: &[u8], expected: &str) -> std::result::Result<(
     }
 }
 
-/// What two runs must have in common for one to go on from the other's checkpoint, by name.
-pub(crate) fn differences<'a>(
-    checkpoint: &'a BTreeMap<String, String>,
-    run: &'a BTreeMap<String, String>,
-) -> Option<(&'a str, &'a str, &'a str)> {
-    let names = checkpoint.keys().chain(run.keys());
-    let mut pairs = names.map(|name| (name, checkpoint.get(name), run.get(name)));
-    let (name, then, now) = pairs.find(|(_, then, now)| then != now)?;
-    let text = |value: Option<&'a String>| value.map_or("not set", String::as_str);
-    Some((name, text(then), text(now)))
-}
-
 /// Ids of the parameters that learn.
 struct Ids(Vec<u64>);
 

@@ -144,13 +144,9 @@ impl Evaluation {
     /// which: the order of `test_predictions.csv`. A node that came more than once stands there as often, in
     /// the order in which it came.
     pub fn predictions(&self) -> Vec<Prediction> {
-        let said = self.nodes.iter().zip(&self.labels).zip(self.rows());
-        let prediction = |((&node, &label), row): ((&NodeId, &i32), &[f32])| Prediction {
-            item: node,
-            label: label as u32,
-            predicted: predicted_class(row),
-        };
-        let mut predictions: Vec<Prediction> = said.map(prediction).collect();
+        let said = self.nodes.iter().zip(self.pairs());
+        let mut predictions: Vec<Prediction> =
+            said.map(|(&item, (label, predicted))| Prediction { item, label, predicted }).collect();
         predictions.sort_by_key(|said| said.item);
         predictions
     }
@@ -158,18 +154,14 @@ impl Evaluation {
     /// Labels against predictions.
     pub fn confusion(&self) -> Confusion {
         let mut confusion = Confusion::new(self.n_classes);
-        for (row, &label) in self.rows().zip(&self.labels) {
-            confusion.add(label as u32, predicted_class(row));
-        }
+        self.pairs().for_each(|(label, predicted)| confusion.add(label, predicted));
         confusion
     }
 
     /// Labels against predictions, with every cell: which class was taken for which.
     pub fn confusion_matrix(&self) -> ConfusionMatrix {
         let mut matrix = ConfusionMatrix::new(self.n_classes);
-        for (row, &label) in self.rows().zip(&self.labels) {
-            matrix.add(label as u32, predicted_class(row));
-        }
+        self.pairs().for_each(|(label, predicted)| matrix.add(label, predicted));
         matrix
     }
 
@@ -206,6 +198,11 @@ impl Evaluation {
             f1_macro: confusion.f1_macro(),
             roc_auc: self.roc_auc(),
         }
+    }
+
+    /// Each node's class and the predicted one.
+    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.labels.iter().zip(self.rows()).map(|(&label, row)| (label as u32, predicted_class(row)))
     }
 
     fn rows(&self) -> impl Iterator<Item = &[f32]> {

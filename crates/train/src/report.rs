@@ -28,27 +28,26 @@ pub struct Timings {
 impl Timings {
     /// The stages by name, in seconds, in the order in which a batch passes them.
     pub fn seconds(&self) -> [(&'static str, f64); 9] {
-        [
-            ("seeds", self.loader.seeds.as_secs_f64()),
-            ("sample", self.loader.sample.as_secs_f64()),
-            ("gather", self.loader.gather.as_secs_f64()),
-            ("wait", self.wait.as_secs_f64()),
-            ("upload", self.upload.as_secs_f64()),
-            ("forward", self.forward.as_secs_f64()),
-            ("backward", self.backward.as_secs_f64()),
-            ("sync", self.sync.as_secs_f64()),
-            ("update", self.update.as_secs_f64()),
-        ]
+        self.stages().map(|(name, time)| (name, time.as_secs_f64()))
     }
-}
 
-impl Timings {
     /// The stages in nanoseconds, in the order of [`Timings::seconds`].
     pub(crate) fn to_nanos(self) -> [u64; 9] {
-        let StageTimes { seeds, sample, gather } = self.loader;
-        let Self { wait, upload, forward, backward, sync, update, .. } = self;
-        [seeds, sample, gather, wait, upload, forward, backward, sync, update]
-            .map(|stage| u64::try_from(stage.as_nanos()).unwrap_or(u64::MAX))
+        self.stages().map(|(_, time)| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn stages(&self) -> [(&'static str, Duration); 9] {
+        [
+            ("seeds", self.loader.seeds),
+            ("sample", self.loader.sample),
+            ("gather", self.loader.gather),
+            ("wait", self.wait),
+            ("upload", self.upload),
+            ("forward", self.forward),
+            ("backward", self.backward),
+            ("sync", self.sync),
+            ("update", self.update),
+        ]
     }
 
     /// The stages that [`Timings::to_nanos`] gave these numbers of.

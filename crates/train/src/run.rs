@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings, differences};
+use crate::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
 use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
     Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder,
@@ -278,4 +278,16 @@ fn check_identity(checkpoint: &RunIdentity, run: &RunIdentity) -> Result<()> {
         true => Ok(()),
         false => differs("the hash of the data", &checkpoint.data_hash, &run.data_hash),
     }
+}
+
+/// What two runs must have in common for one to go on from the other's checkpoint, by name.
+fn differences<'a>(
+    checkpoint: &'a BTreeMap<String, String>,
+    run: &'a BTreeMap<String, String>,
+) -> Option<(&'a str, &'a str, &'a str)> {
+    let names = checkpoint.keys().chain(run.keys());
+    let mut pairs = names.map(|name| (name, checkpoint.get(name), run.get(name)));
+    let (name, then, now) = pairs.find(|(_, then, now)| then != now)?;
+    let text = |value: Option<&'a String>| value.map_or("not set", String::as_str);
+    Some((name, text(then), text(now)))
 }

@@ -101,7 +101,8 @@ impl ModuleVisitor for Unflatten<'_> {
 }
 
 /// Gives every rank the first rank's floats that do not learn: running statistics, which each rank's own
-/// batches changed, and frozen parameters, which are the same anyway. Costs a visit and a cheap copy where there are none.
+/// batches changed, and frozen parameters, which are the same anyway. Costs a visit and a cheap copy where
+/// there are none.
 pub(crate) fn share_buffers<M: Module>(comm: &mut dyn Communicator, model: M) -> Result<M> {
     // Running statistics keep the last step's update apart until they are asked to settle it.
     drop(model.valid());
