@@ -11,6 +11,10 @@ use kiln_data::{Dataset, debian_packages, synthetic};
 use kiln_graph::NodeId;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
 
+/// The allocator of the example programs, so that benches measure what they do.
+#[global_allocator]
+static ALLOCATOR: kiln_mem::LargeBuffers = kiln_mem::LargeBuffers::new();
+
 /// Seeds of a batch.
 pub const BATCH_SIZE: usize = 1024;
 

@@ -16,3 +16,7 @@ pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
 pub use program::Program;
 pub use progress::{Progress, say};
+
+/// Of every program here: activations, gradients and batches are taken and freed in each step.
+#[global_allocator]
+static ALLOCATOR: kiln_mem::LargeBuffers = kiln_mem::LargeBuffers::new();

@@ -28,6 +28,7 @@ const TESTKIT: &str = "kiln-testkit";
 
 /// What the examples and benches assemble.
 const ALL: &[&str] = &[
+    "kiln-mem",
     "kiln-graph",
     "kiln-sample",
     "kiln-feature",
@@ -42,13 +43,14 @@ const ALL: &[&str] = &[
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    Row { name: "kiln-graph", normal: &[], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-sample", normal: &["kiln-graph"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-feature", normal: &["kiln-graph"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-mem", normal: &[], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-graph", normal: &["kiln-mem"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-sample", normal: &["kiln-mem", "kiln-graph"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-feature", normal: &["kiln-mem", "kiln-graph"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-data", normal: &["kiln-graph", "kiln-feature"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
     Row { name: "kiln-dist", normal: &[], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-kernels", normal: &["kiln-graph", "kiln-sample", "burn"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "burn"], dev: &[], tensors: Allowed },
     Row { name: "kiln-nn", normal: &["kiln-kernels", "kiln-sample", "burn"], dev: &["kiln-graph"], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-loader", "kiln-feature", "kiln-dist", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },

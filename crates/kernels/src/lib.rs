@@ -37,4 +37,4 @@ mod transpose;
 
 pub use block::DeviceBlock;
 pub use graphs::{DeviceGraphs, DeviceSegments};
-pub use host::{keep_freed_memory, read_f32};
+pub use host::read_f32;

@@ -53,7 +53,6 @@ struct Judged {
 }
 
 fn main() -> anyhow::Result<()> {
-    kiln_kernels::keep_freed_memory();
     let (args, _) = args::parse::<Args>("cross_validation");
     let graphs = args.data.open()?;
     let folds = Split::folds(graphs.set.labels(), args.folds, args.run.seed)?;

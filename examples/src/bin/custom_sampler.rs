@@ -86,7 +86,6 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
-    kiln_kernels::keep_freed_memory();
     let (args, settings) = args::parse::<Args>("custom_sampler");
     let data = args.data.open(args.run.seed)?;
     let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);

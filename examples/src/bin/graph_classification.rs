@@ -36,7 +36,6 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
-    kiln_kernels::keep_freed_memory();
     let (args, settings) = args::parse::<Args>("graph_classification");
     let graphs = args.data.open()?;
     let split = Split::random(graphs.set.n_graphs(), [0.8, 0.1], args.run.seed)?;

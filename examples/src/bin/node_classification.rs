@@ -49,7 +49,6 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
-    kiln_kernels::keep_freed_memory();
     let (args, settings) = args::parse::<Args>("node_classification");
     let data = args.data.open(args.run.seed)?;
     let data_hash = args.data.hash(&data)?;

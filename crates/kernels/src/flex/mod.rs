@@ -6,7 +6,6 @@ mod dense;
 mod dropout;
 mod fill;
 mod philox;
-mod prefetch;
 mod segment;
 
 use burn::backend::Flex;

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
+use kiln_mem::prefetch_range;
 use rayon::prelude::*;
 
 use crate::flex::fill::fill_rows;
-use crate::flex::prefetch::prefetch;
 
 /// Edges that a row is asked for from memory ahead of its use.
 const AHEAD: usize = 6;
@@ -44,7 +44,7 @@ impl<'a> Rows<'a> {
     #[inline]
     fn ask_ahead(&self, items: &[i32], position: usize, columns: &Range<usize>) {
         if let Some(&item) = items.get(position + AHEAD) {
-            prefetch(self.values, item as usize * self.width + columns.start, columns.len());
+            prefetch_range(self.values, item as usize * self.width + columns.start, columns.len());
         }
     }
 }

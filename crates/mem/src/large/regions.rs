@@ -1,0 +1,212 @@
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{HEADER_BYTES, MemoryHeld};
+
+/// Bytes of a huge page, on most machines; regions are whole numbers of them.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A freed region serves a buffer that needs at least this part of it, in sixteenths; less would waste it.
+const LEAST_SIXTEENTHS: usize = 12;
+
+/// Regions of memory in use and kept.
+#[derive(Debug)]
+pub(super) struct Regions {
+    state: Mutex<State>,
+}
+
+/// Nothing is allocated while the lock is held, and nothing panics under it.
+#[derive(Debug)]
+struct State {
+    /// The kept regions, the one that was freed last first.
+    newest: *mut Header,
+    oldest: *mut Header,
+    held: MemoryHeld,
+}
+
+/// Stands at the start of each region.
+struct Header {
+    n_bytes: usize,
+    /// The neighbours in the list of kept regions, while the region is kept.
+    newer: *mut Header,
+    older: *mut Header,
+}
+
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+
+// SAFETY: the pointers are to regions that only the holder of the lock touches.
+unsafe impl Send for State {}
+
+impl Regions {
+    pub(super) const fn new() -> Self {
+        let held = MemoryHeld { used_bytes: 0, kept_bytes: 0 };
+        let state = State { newest: ptr::null_mut(), oldest: ptr::null_mut(), held };
+        Self { state: Mutex::new(state) }
+    }
+
+    pub(super) fn held(&self) -> MemoryHeld {
+        self.lock().held
+    }
+
+    /// A buffer of at least this many bytes, and whether its pages are fresh, which are zeros; null when the
+    /// system has no more memory.
+    pub(super) fn take(&self, size: usize) -> (*mut u8, bool) {
+        let Some(n_bytes) = region_bytes(size) else { return (ptr::null_mut(), false) };
+        let mut state = self.lock();
+        if let Some(header) = state.find(n_bytes) {
+            state.unlink(header);
+            // SAFETY: a kept region starts with its header.
+            state.held.used_bytes += unsafe { (*header).n_bytes };
+            return (buffer_of(header), false);
+        }
+        state.release(n_bytes);
+        let Some(header) = map(n_bytes) else { return (ptr::null_mut(), false) };
+        state.held.used_bytes += n_bytes;
+        (buffer_of(header), true)
+    }
+
+    /// # Safety
+    /// The buffer came from `take` and nobody uses it any more.
+    pub(super) unsafe fn give_back(&self, buffer: *mut u8) {
+        let mut state = self.lock();
+        let header = header_of(buffer);
+        // SAFETY: by the caller's promise there is a header before the buffer.
+        state.held.used_bytes -= unsafe { (*header).n_bytes };
+        state.keep(header);
+    }
+
+    /// Makes the buffer's region serve another size where it is, if it can: by giving up pages at its end.
+    ///
+    /// # Safety
+    /// The buffer came from `take` and is the caller's.
+    pub(super) unsafe fn resize(&self, buffer: *mut u8, size: usize) -> bool {
+        let Some(wanted) = region_bytes(size) else { return false };
+        let header = header_of(buffer);
+        // SAFETY: by the caller's promise there is a header before the buffer.
+        let n_bytes = unsafe { (*header).n_bytes };
+        if n_bytes < wanted {
+            return false;
+        }
+        if wanted < n_bytes {
+            // SAFETY: the pages behind the wanted ones belong to this region alone and hold nothing that the
+            // caller keeps.
+            unsafe {
+                libc::munmap(header.cast::<u8>().add(wanted).cast(), n_bytes - wanted);
+                (*header).n_bytes = wanted;
+            }
+            self.lock().held.used_bytes -= n_bytes - wanted;
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The smallest kept region that serves.
+    fn find(&self, n_bytes: usize) -> Option<*mut Header> {
+        let mut best: Option<(usize, *mut Header)> = None;
+        let mut header = self.newest;
+        while !header.is_null() {
+            // SAFETY: the list is of kept regions, each with its header.
+            let (found, older) = unsafe { ((*header).n_bytes, (*header).older) };
+            let serves = n_bytes <= found && found / 16 * LEAST_SIXTEENTHS <= n_bytes;
+            if serves && best.is_none_or(|(least, _)| found < least) {
+                best = Some((found, header));
+            }
+            header = older;
+        }
+        best.map(|(_, header)| header)
+    }
+
+    /// Unmaps the regions that were kept longest, until `n_bytes` are given back or none is left.
+    fn release(&mut self, n_bytes: usize) {
+        let mut n_released = 0;
+        while n_released < n_bytes && !self.oldest.is_null() {
+            let header = self.oldest;
+            // SAFETY: the list is of kept regions, each with its header; nobody else knows this one.
+            unsafe {
+                let n_region = (*header).n_bytes;
+                self.unlink(header);
+                libc::munmap(header.cast(), n_region);
+                n_released += n_region;
+            }
+        }
+    }
+
+    fn keep(&mut self, header: *mut Header) {
+        // SAFETY: the caller hands over a region with its header; the newest, if any, is a kept one.
+        unsafe {
+            (*header).newer = ptr::null_mut();
+            (*header).older = self.newest;
+            match self.newest.is_null() {
+                true => self.oldest = header,
+                false => (*self.newest).newer = header,
+            }
+            self.held.kept_bytes += (*header).n_bytes;
+        }
+        self.newest = header;
+    }
+
+    fn unlink(&mut self, header: *mut Header) {
+        // SAFETY: the region is kept, so that it and its neighbours are kept regions with headers.
+        unsafe {
+            let Header { n_bytes, newer, older } = ptr::read(header);
+            match newer.is_null() {
+                true => self.newest = older,
+                false => (*newer).older = older,
+            }
+            match older.is_null() {
+                true => self.oldest = newer,
+                false => (*older).newer = newer,
+            }
+            self.held.kept_bytes -= n_bytes;
+        }
+    }
+}
+
+/// Bytes of a region for a buffer: whole huge pages, and at most an eighth more than needed, so that buffers of
+/// about one size share regions. `None` for a size that no machine has.
+fn region_bytes(size: usize) -> Option<usize> {
+    let needed = size.checked_add(HEADER_BYTES)?;
+    let step = (needed / 8).checked_next_power_of_two()?.max(HUGE_PAGE);
+    // Half a step is at most an eighth, for a step is less than a quarter.
+    let step = if step > HUGE_PAGE { step / 2 } else { step };
+    needed.checked_next_multiple_of(step).filter(|n_bytes| *n_bytes <= isize::MAX as usize)
+}
+
+/// Maps a fresh region with its header.
+fn map(n_bytes: usize) -> Option<*mut Header> {
+    let n_mapped = n_bytes.checked_add(HUGE_PAGE)?;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the system's choice touches no other memory; the parts before and
+    // behind the aligned region are unmapped again and nobody has seen them.
+    unsafe {
+        let start = libc::mmap(ptr::null_mut(), n_mapped, protection, flags, -1, 0);
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let start = start.cast::<u8>();
+        let before = start.align_offset(HUGE_PAGE);
+        if 0 < before {
+            libc::munmap(start.cast(), before);
+        }
+        let region = start.add(before);
+        libc::munmap(region.add(n_bytes).cast(), HUGE_PAGE - before);
+        // Advice: a system without huge pages refuses it, and nothing else changes.
+        libc::madvise(region.cast(), n_bytes, libc::MADV_HUGEPAGE);
+        let header = region.cast::<Header>();
+        header.write(Header { n_bytes, newer: ptr::null_mut(), older: ptr::null_mut() });
+        Some(header)
+    }
+}
+
+fn buffer_of(header: *mut Header) -> *mut u8 {
+    header.cast::<u8>().wrapping_add(HEADER_BYTES)
+}
+
+fn header_of(buffer: *mut u8) -> *mut Header {
+    buffer.wrapping_sub(HEADER_BYTES).cast()
+}

@@ -1,0 +1,24 @@
+//! How memory is reached: asking for it ahead of its use ([`prefetch`]), and large buffers whose pages are
+//! used again ([`LargeBuffers`]).
+//!
+//! This crate knows no graph, no feature and no tensor. What it does changes how long things take and never
+//! what they give.
+//!
+//! ```
+//! use kiln_mem::prefetch;
+//! let (table, places) = ([3, 1, 4, 1, 5], [4, 0, 2]);
+//! let mut sum = 0;
+//! for (at, &place) in places.iter().enumerate() {
+//!     if let Some(&later) = places.get(at + 2) {
+//!         prefetch(&table, later);
+//!     }
+//!     sum += table[place];
+//! }
+//! assert_eq!(sum, 12);
+//! ```
+
+mod large;
+mod prefetch;
+
+pub use large::{LargeBuffers, MemoryHeld};
+pub use prefetch::{prefetch, prefetch_range};

@@ -1,0 +1,44 @@
+/// Bytes of a cache line, on the processors that kiln is tuned for.
+const LINE_BYTES: usize = 64;
+
+/// Asks the processor to load the line of `values[index]`; an index beyond the end asks for nothing that is
+/// read. A loop over random places that asks 8 to 32 of them ahead waits for many lines at once instead of
+/// one after the other: 20 to 30 times the rate of a chain of loads on a table larger than the caches.
+#[inline(always)]
+pub fn prefetch<T>(values: &[T], index: usize) {
+    line(values.as_ptr().wrapping_add(index).cast());
+}
+
+/// Asks for all lines of `values[start..start + n]`.
+#[inline(always)]
+pub fn prefetch_range<T>(values: &[T], start: usize, n: usize) {
+    let first: *const u8 = values.as_ptr().wrapping_add(start).cast();
+    let n_bytes = n * size_of::<T>();
+    let mut offset = 0;
+    while offset < n_bytes {
+        line(first.wrapping_add(offset));
+        offset += LINE_BYTES;
+    }
+    // The first address need not start a line, so that the last bytes may lie in one more.
+    if 0 < n_bytes {
+        line(first.wrapping_add(n_bytes - 1));
+    }
+}
+
+/// An address that is not mapped is no fault: the processor drops the request.
+#[inline(always)]
+fn line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program can see, and no address makes it fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above; the instruction changes no register and no memory.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}

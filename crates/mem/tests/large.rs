@@ -1,0 +1,120 @@
+//! The allocator, as this test program's own.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::sync::Mutex;
+
+use kiln_mem::LargeBuffers;
+
+#[global_allocator]
+static ALLOCATOR: LargeBuffers = LargeBuffers::new();
+
+/// Tests look at what the one allocator of the process holds, so they run one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const MIB: usize = 1 << 20;
+
+fn bytes(n: usize, value: u8) -> Vec<u8> {
+    vec![value; n]
+}
+
+#[test]
+fn a_freed_buffer_serves_the_next_of_about_its_size() {
+    let _alone = ALONE.lock().unwrap();
+    let first = bytes(40 * MIB, 1);
+    let address = first.as_ptr() as usize;
+    drop(first);
+    let second = bytes(39 * MIB, 2);
+    assert_eq!(second.as_ptr() as usize, address);
+    assert!(second.iter().all(|byte| *byte == 2));
+}
+
+#[test]
+fn zeroed_buffers_are_zeros_whatever_was_there() {
+    let _alone = ALONE.lock().unwrap();
+    drop(bytes(7 * MIB, 255));
+    let zeroed = bytes(7 * MIB, 0);
+    assert!(zeroed.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn no_more_is_held_than_was_once_used() {
+    let _alone = ALONE.lock().unwrap();
+    let before = ALLOCATOR.held();
+    // No two of these serve each other; each alone, so that the most in use is the largest.
+    for n in [3, 160, 10, 90, 20, 45, 5, 130] {
+        drop(bytes(n * MIB, 1));
+        let held = ALLOCATOR.held();
+        assert_eq!(held.used_bytes, before.used_bytes);
+        assert!(held.kept_bytes <= 160 * MIB + 160 * MIB / 8 + before.kept_bytes, "{held:?}");
+    }
+}
+
+#[test]
+fn growing_and_shrinking_keep_what_is_in_a_buffer() {
+    let _alone = ALONE.lock().unwrap();
+    let mut values: Vec<u32> = Vec::new();
+    // From the small ones of the system's allocator through many regions.
+    for value in 0..3_000_000 {
+        values.push(value);
+    }
+    values.truncate(700_000);
+    values.shrink_to_fit();
+    assert!(values.iter().copied().eq(0..700_000));
+    values.truncate(10);
+    values.shrink_to_fit();
+    assert_eq!(values, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn shrinking_gives_pages_back() {
+    let _alone = ALONE.lock().unwrap();
+    let before = ALLOCATOR.held();
+    let mut values = bytes(100 * MIB, 1);
+    values.truncate(30 * MIB);
+    values.shrink_to_fit();
+    let held = ALLOCATOR.held();
+    assert!(held.used_bytes - before.used_bytes <= 36 * MIB, "{held:?}");
+    assert!(values.iter().all(|byte| *byte == 1));
+}
+
+#[test]
+fn buffers_start_at_a_cache_line_and_larger_alignments_are_kept() {
+    let _alone = ALONE.lock().unwrap();
+    let buffer = bytes(2 * MIB, 1);
+    assert_eq!(buffer.as_ptr() as usize % 64, 0);
+    let layout = Layout::from_size_align(4 * MIB, 4096).unwrap();
+    // SAFETY: the layout has a size; the buffer is freed with the layout it was taken with.
+    unsafe {
+        let buffer = ALLOCATOR.alloc(layout);
+        assert_eq!(buffer as usize % 4096, 0);
+        buffer.write_bytes(3, layout.size());
+        ALLOCATOR.dealloc(buffer, layout);
+    }
+}
+
+#[test]
+fn a_size_that_no_machine_has_is_refused() {
+    let _alone = ALONE.lock().unwrap();
+    let mut huge: Vec<u8> = Vec::new();
+    assert!(huge.try_reserve_exact(isize::MAX as usize - 100).is_err());
+    assert!(huge.try_reserve_exact(1 << 50).is_err());
+}
+
+#[test]
+fn threads_have_buffers_of_their_own() {
+    let _alone = ALONE.lock().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let n = MIB + (usize::from(thread) * 977 + round * 131) % 5 * MIB;
+                    let buffer = bytes(n, thread);
+                    std::thread::yield_now();
+                    assert!(buffer.iter().all(|byte| *byte == thread));
+                }
+            });
+        }
+    });
+}
