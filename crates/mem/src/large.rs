@@ -14,9 +14,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// static ALLOCATOR: kiln_mem::LargeBuffers = kiln_mem::LargeBuffers::new();
 /// ```
 ///
-/// **Bound.** A region is mapped only when no freed one serves, and then those freed longest ago are unmapped
-/// until as many bytes are given back. So the process never holds more than it once used at the same time
-/// (rounded up to whole regions).
+/// **Bound.** Before a region is mapped, those freed longest ago are unmapped until all together are at most a
+/// quarter more than was ever in use at one time.
 ///
 /// It is for programs: a library leaves the choice of an allocator to them.
 #[derive(Debug)]

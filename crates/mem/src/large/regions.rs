@@ -9,6 +9,10 @@ const HUGE_PAGE: usize = 2 << 20;
 /// A freed region serves a buffer that needs at least this part of it, in sixteenths; less would waste it.
 const LEAST_SIXTEENTHS: usize = 12;
 
+/// One part in so many may be held over the most that was in use: sizes differ from step to step, and without
+/// it a step's misses would unmap what the next step asks for.
+const SLACK: usize = 4;
+
 /// Regions of memory in use and kept.
 #[derive(Debug)]
 pub(super) struct Regions {
@@ -22,6 +26,8 @@ struct State {
     newest: *mut Header,
     oldest: *mut Header,
     held: MemoryHeld,
+    /// The most bytes that were in use at one time.
+    peak_bytes: usize,
 }
 
 /// Stands at the start of each region.
@@ -40,7 +46,7 @@ unsafe impl Send for State {}
 impl Regions {
     pub(super) const fn new() -> Self {
         let held = MemoryHeld { used_bytes: 0, kept_bytes: 0 };
-        let state = State { newest: ptr::null_mut(), oldest: ptr::null_mut(), held };
+        let state = State { newest: ptr::null_mut(), oldest: ptr::null_mut(), held, peak_bytes: 0 };
         Self { state: Mutex::new(state) }
     }
 
@@ -56,12 +62,12 @@ impl Regions {
         if let Some(header) = state.find(n_bytes) {
             state.unlink(header);
             // SAFETY: a kept region starts with its header.
-            state.held.used_bytes += unsafe { (*header).n_bytes };
+            state.count_use(unsafe { (*header).n_bytes });
             return (buffer_of(header), false);
         }
-        state.release(n_bytes);
+        state.make_room(n_bytes);
         let Some(header) = map(n_bytes) else { return (ptr::null_mut(), false) };
-        state.held.used_bytes += n_bytes;
+        state.count_use(n_bytes);
         (buffer_of(header), true)
     }
 
@@ -121,18 +127,22 @@ impl State {
         best.map(|(_, header)| header)
     }
 
-    /// Unmaps the regions that were kept longest, until `n_bytes` are given back or none is left.
-    fn release(&mut self, n_bytes: usize) {
-        let mut n_released = 0;
-        while n_released < n_bytes && !self.oldest.is_null() {
+    fn count_use(&mut self, n_bytes: usize) {
+        self.held.used_bytes += n_bytes;
+        self.peak_bytes = self.peak_bytes.max(self.held.used_bytes);
+    }
+
+    /// Unmaps the regions that were kept longest, until a new one of `n_bytes` is within the bound or none is
+    /// left.
+    fn make_room(&mut self, n_bytes: usize) {
+        let used_bytes = self.held.used_bytes.saturating_add(n_bytes);
+        let peak_bytes = self.peak_bytes.max(used_bytes);
+        let bound = peak_bytes.saturating_add(peak_bytes / SLACK);
+        while bound < used_bytes.saturating_add(self.held.kept_bytes) && !self.oldest.is_null() {
             let header = self.oldest;
+            self.unlink(header);
             // SAFETY: the list is of kept regions, each with its header; nobody else knows this one.
-            unsafe {
-                let n_region = (*header).n_bytes;
-                self.unlink(header);
-                libc::munmap(header.cast(), n_region);
-                n_released += n_region;
-            }
+            unsafe { libc::munmap(header.cast(), (*header).n_bytes) };
         }
     }
 
