@@ -14,6 +14,7 @@
 mod block;
 mod buf;
 mod builder;
+mod by_dst;
 mod coo;
 mod csc;
 mod error;
