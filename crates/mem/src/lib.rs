@@ -24,5 +24,5 @@ mod rows;
 mod stream;
 
 pub use large::{LargeBuffers, MemoryHeld};
-pub use prefetch::{prefetch, prefetch_range, prefetch_range_far};
+pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};
 pub use rows::copy_rows;
