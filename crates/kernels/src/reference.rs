@@ -10,7 +10,7 @@ use kiln_sample::RngKey;
 
 use crate::adjoint::ArgMax;
 use crate::block::Adjacency;
-use crate::ops::Keep;
+use crate::ops::{AdamStep, Keep};
 
 const INDEX: IntDType = IntDType::I32;
 
@@ -88,7 +88,8 @@ pub(crate) fn relu_dropout<B: Backend>(
     key: RngKey,
     keep: Keep,
 ) -> FloatTensor<B> {
-    dropout::<B>(B::relu(x), nodes, key, keep)
+    let x = B::relu(x);
+    if keep.is_everything() { x } else { dropout::<B>(x, nodes, key, keep) }
 }
 
 pub(crate) fn relu_dropout_adjoint<B: Backend>(
@@ -100,6 +101,35 @@ pub(crate) fn relu_dropout_adjoint<B: Backend>(
     let dropped = B::float_lower_equal_elem(output, 0.into(), bool_dtype);
     let grad = B::float_mul_scalar(grad, f64::from(keep.scale()).into());
     B::float_mask_fill(grad, dropped, 0.into())
+}
+
+pub(crate) fn decayed_mean<B: Backend>(
+    means: FloatTensor<B>,
+    values: FloatTensor<B>,
+    decay: f32,
+) -> FloatTensor<B> {
+    let kept = B::float_mul_scalar(means, decay.into());
+    B::float_add(kept, B::float_mul_scalar(values, (1.0 - decay).into()))
+}
+
+pub(crate) fn decayed_mean_square<B: Backend>(
+    means: FloatTensor<B>,
+    values: FloatTensor<B>,
+    decay: f32,
+) -> FloatTensor<B> {
+    decayed_mean::<B>(means, B::float_mul(values.clone(), values), decay)
+}
+
+pub(crate) fn adam_parameters<B: Backend>(
+    values: FloatTensor<B>,
+    means: FloatTensor<B>,
+    mean_squares: FloatTensor<B>,
+    step: AdamStep,
+) -> FloatTensor<B> {
+    let roots = B::float_add_scalar(B::float_sqrt(mean_squares), step.scaled_epsilon().into());
+    let moves = B::float_div(B::float_mul_scalar(means, step.scale().into()), roots);
+    let kept = B::float_mul_scalar(values, step.kept().into());
+    B::float_sub(kept, B::float_mul_scalar(moves, step.rate().into()))
 }
 
 pub(crate) fn dst_rows<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {

@@ -2,6 +2,7 @@
 //!
 //! Other element types than f32 go through the reference.
 
+mod adam;
 mod dense;
 mod dropout;
 mod fill;
@@ -19,7 +20,7 @@ use crate::block::Adjacency;
 use crate::extension::BlockOps;
 use crate::flex::segment::{Rows, Segments};
 use crate::launch::{count_direct, count_reference};
-use crate::ops::Keep;
+use crate::ops::{AdamStep, Keep};
 use crate::reference;
 
 /// Runs the direct body for f32 tensors and the reference for others.
@@ -107,10 +108,38 @@ impl BlockOps for Flex {
             } else {
                 let base = contiguous(base);
                 let row = floats(&base);
-                let mut sum = fill::copied_rows(n_rows, row.len(), |_, columns| Some(&row[columns]));
-                dense::add_product(&mut sum, dense_matrix(&x), dense_matrix(&weight));
-                matrix(sum, n_rows, &base)
+                matrix(dense::add_row(row, dense_matrix(&x), dense_matrix(&weight)), n_rows, &base)
             }
+        })
+    }
+
+    fn decayed_mean(means: FloatTensor<Self>, values: FloatTensor<Self>, decay: f32) -> FloatTensor<Self> {
+        direct_or_reference!(means, reference::decayed_mean::<Self>(means, values, decay), {
+            let values = contiguous(values);
+            changed(means, |means| adam::decayed_mean(means, floats(&values), decay))
+        })
+    }
+
+    fn decayed_mean_square(
+        means: FloatTensor<Self>,
+        values: FloatTensor<Self>,
+        decay: f32,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(means, reference::decayed_mean_square::<Self>(means, values, decay), {
+            let values = contiguous(values);
+            changed(means, |means| adam::decayed_mean_square(means, floats(&values), decay))
+        })
+    }
+
+    fn adam_parameters(
+        values: FloatTensor<Self>,
+        means: FloatTensor<Self>,
+        mean_squares: FloatTensor<Self>,
+        step: AdamStep,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(values, reference::adam_parameters::<Self>(values, means, mean_squares, step), {
+            let (means, squares) = (contiguous(means), contiguous(mean_squares));
+            changed(values, |values| adam::parameters(values, floats(&means), floats(&squares), &step))
         })
     }
 }
@@ -204,7 +233,7 @@ impl BlockAdjoints for Flex {
     fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::linear_weight_adjoint::<Self>(x, grad), {
             let (x, grad) = (contiguous(x), contiguous(grad));
-            let values = dense::product(dense_matrix(&x).transposed(), dense_matrix(&grad));
+            let values = dense::weight_gradient(dense_matrix(&x), dense_matrix(&grad));
             matrix(values, x.shape()[1], &grad)
         })
     }
@@ -231,24 +260,28 @@ fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     if x.as_slice::<f32>().is_some() { x } else { x.to_contiguous() }
 }
 
-/// Changes the tensor's values where they are, or in a copy if something else refers to them. `change`
-/// is given the values, row by row, and the width of a row.
-fn in_place(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32], usize)) -> FloatTensor<Flex> {
-    let [n_rows, width] = x.shape().dims();
+/// Changes the tensor's values where they are, or in a copy if something else refers to them.
+fn changed(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32])) -> FloatTensor<Flex> {
     let mut x = contiguous(x);
     // A view of a part of a larger tensor is copied, so that the rest is left alone and not kept.
-    let is_whole = x.storage::<f32>().len() == n_rows * width;
+    let is_whole = x.storage::<f32>().len() == x.shape().num_elements();
     match x.try_storage_mut::<f32>().filter(|_| is_whole) {
         Some(values) => {
-            change(values, width);
+            change(values);
             x
         }
         None => {
             let mut values = floats(&x).to_vec();
-            change(&mut values, width);
-            matrix(values, n_rows, &x)
+            change(&mut values);
+            FloatTensor::<Flex>::from_data(TensorData::new(values, x.shape()))
         }
     }
+}
+
+/// The same for a matrix: `change` is given the values, row by row, and the width of a row.
+fn in_place(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32], usize)) -> FloatTensor<Flex> {
+    let width = x.shape()[1];
+    changed(x, |values| change(values, width))
 }
 
 fn dense_matrix(x: &FloatTensor<Flex>) -> dense::Matrix<'_> {
