@@ -4,7 +4,7 @@ use kiln_sample::RngKey;
 
 use crate::block::Adjacency;
 use crate::launch::count_reference;
-use crate::ops::{AdamStep, Keep};
+use crate::ops::{AdamStep, Keep, Reduce};
 use crate::reference;
 
 /// The ops that have gradients. The default of each is the reference in stock tensor operations; a
@@ -33,6 +33,24 @@ pub(crate) trait BlockOps: Backend {
     fn neighbor_max(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::neighbor_max(&block, x)
+    }
+
+    fn own_beside(
+        #[extension_type] block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        reduce: Reduce,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::own_beside(&block, x, reduce)
+    }
+
+    fn own_plus_sum(
+        #[extension_type] block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        own_weight: f32,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::own_plus_sum(&block, x, own_weight)
     }
 
     fn dst_rows(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -8,6 +8,7 @@ mod dropout;
 mod fill;
 mod philox;
 mod segment;
+mod sum;
 
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
@@ -19,8 +20,9 @@ use crate::adjoint::{ArgMax, BlockAdjoints};
 use crate::block::Adjacency;
 use crate::extension::BlockOps;
 use crate::flex::segment::{Rows, Segments};
+use crate::flex::sum::{Own, Sum};
 use crate::launch::{count_direct, count_reference};
-use crate::ops::{AdamStep, Keep};
+use crate::ops::{AdamStep, Keep, Reduce};
 use crate::reference;
 
 /// Runs the direct body for f32 tensors and the reference for others.
@@ -40,7 +42,16 @@ impl BlockOps for Flex {
     fn neighbor_sum(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::neighbor_sum(&block, x), {
             let x = contiguous(x);
-            matrix(segment::sum(by_dst(&block), rows(&x), |_, _| 1.0, false), block.n_dst, &x)
+            summed(
+                block.n_dst,
+                Sum {
+                    segments: by_dst(&block),
+                    x: rows(&x),
+                    factor: |_, _| 1.0,
+                    mean: false,
+                    own: Own::Alone,
+                },
+            )
         })
     }
 
@@ -52,14 +63,27 @@ impl BlockOps for Flex {
         direct_or_reference!(x, reference::neighbor_weighted_sum(&block, x, weights), {
             let (x, weights) = (contiguous(x), contiguous(weights));
             let weights = floats(&weights);
-            matrix(segment::sum(by_dst(&block), rows(&x), |edge, _| weights[edge], false), block.n_dst, &x)
+            let factor = |edge: usize, _| weights[edge];
+            summed(
+                block.n_dst,
+                Sum { segments: by_dst(&block), x: rows(&x), factor, mean: false, own: Own::Alone },
+            )
         })
     }
 
     fn neighbor_mean(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::neighbor_mean(&block, x), {
             let x = contiguous(x);
-            matrix(segment::sum(by_dst(&block), rows(&x), |_, _| 1.0, true), block.n_dst, &x)
+            summed(
+                block.n_dst,
+                Sum {
+                    segments: by_dst(&block),
+                    x: rows(&x),
+                    factor: |_, _| 1.0,
+                    mean: true,
+                    own: Own::Alone,
+                },
+            )
         })
     }
 
@@ -67,6 +91,25 @@ impl BlockOps for Flex {
         direct_or_reference!(x, reference::neighbor_max(&block, x), {
             let x = contiguous(x);
             matrix(segment::max(by_dst(&block), rows(&x)), block.n_dst, &x)
+        })
+    }
+
+    fn own_beside(block: Adjacency<Self>, x: FloatTensor<Self>, reduce: Reduce) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::own_beside(&block, x, reduce), {
+            let x = contiguous(x);
+            let (segments, mean, own) = (by_dst(&block), reduce == Reduce::Mean, Own::Beside(rows(&x)));
+            summed(block.n_dst, Sum { segments, x: rows(&x), factor: |_, _| 1.0, mean, own })
+        })
+    }
+
+    fn own_plus_sum(block: Adjacency<Self>, x: FloatTensor<Self>, own_weight: f32) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::own_plus_sum(&block, x, own_weight), {
+            let x = contiguous(x);
+            let own = Own::Plus { rows: rows(&x), n_rows: block.n_dst, weight: own_weight };
+            summed(
+                block.n_dst,
+                Sum { segments: by_dst(&block), x: rows(&x), factor: |_, _| 1.0, mean: false, own },
+            )
         })
     }
 
@@ -148,7 +191,16 @@ impl BlockAdjoints for Flex {
     fn neighbor_sum_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::neighbor_sum_adjoint(block, grad), {
             let grad = contiguous(grad);
-            matrix(segment::sum(by_src(block), rows(&grad), |_, _| 1.0, false), block.n_src, &grad)
+            summed(
+                block.n_src,
+                Sum {
+                    segments: by_src(block),
+                    x: rows(&grad),
+                    factor: |_, _| 1.0,
+                    mean: false,
+                    own: Own::Alone,
+                },
+            )
         })
     }
 
@@ -160,8 +212,11 @@ impl BlockAdjoints for Flex {
         direct_or_reference!(grad, reference::neighbor_weighted_sum_adjoint(block, grad, weights), {
             let (grad, weights) = (contiguous(grad), contiguous(weights));
             let (edges, weights) = (ints(&block.out_edges), floats(&weights));
-            let weight = |position: usize, _| weights[edges[position] as usize];
-            matrix(segment::sum(by_src(block), rows(&grad), weight, false), block.n_src, &grad)
+            let factor = |position: usize, _| weights[edges[position] as usize];
+            summed(
+                block.n_src,
+                Sum { segments: by_src(block), x: rows(&grad), factor, mean: false, own: Own::Alone },
+            )
         })
     }
 
@@ -180,9 +235,45 @@ impl BlockAdjoints for Flex {
     fn neighbor_mean_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::neighbor_mean_adjoint(block, grad), {
             let grad = contiguous(grad);
-            let starts = ints(&block.indptr);
-            let share = |_, dst: usize| 1.0 / (starts[dst + 1] - starts[dst]) as f32;
-            matrix(segment::sum(by_src(block), rows(&grad), share, false), block.n_src, &grad)
+            let factor = share(block);
+            summed(
+                block.n_src,
+                Sum { segments: by_src(block), x: rows(&grad), factor, mean: false, own: Own::Alone },
+            )
+        })
+    }
+
+    fn own_beside_adjoint(
+        block: &Adjacency<Self>,
+        grad: FloatTensor<Self>,
+        reduce: Reduce,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::own_beside_adjoint(block, grad, reduce), {
+            let grad = contiguous(grad);
+            let (left, right) = halves(&grad);
+            let own = Own::Plus { rows: left, n_rows: block.n_dst, weight: 1.0 };
+            let (segments, x) = (by_src(block), right);
+            match reduce {
+                Reduce::Sum => summed(block.n_src, Sum { segments, x, factor: |_, _| 1.0, mean: false, own }),
+                Reduce::Mean => {
+                    summed(block.n_src, Sum { segments, x, factor: share(block), mean: false, own })
+                }
+            }
+        })
+    }
+
+    fn own_plus_sum_adjoint(
+        block: &Adjacency<Self>,
+        grad: FloatTensor<Self>,
+        own_weight: f32,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::own_plus_sum_adjoint(block, grad, own_weight), {
+            let grad = contiguous(grad);
+            let own = Own::Plus { rows: rows(&grad), n_rows: block.n_dst, weight: own_weight };
+            summed(
+                block.n_src,
+                Sum { segments: by_src(block), x: rows(&grad), factor: |_, _| 1.0, mean: false, own },
+            )
         })
     }
 
@@ -305,8 +396,27 @@ fn matrix(values: Vec<f32>, n_rows: usize, like: &FloatTensor<Flex>) -> FloatTen
     FloatTensor::<Flex>::from_data(TensorData::new(values, [n_rows, like.shape()[1]]))
 }
 
+/// A matrix of the sums.
+fn summed<F: Fn(usize, usize) -> f32 + Sync>(n_rows: usize, sum: Sum<'_, F>) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(sum.run(), [n_rows, sum.width()]))
+}
+
+/// What a destination's row is multiplied by on the way back from its mean.
+fn share(block: &Adjacency<Flex>) -> impl Fn(usize, usize) -> f32 + Sync {
+    let starts = ints(&block.indptr);
+    |_, dst| 1.0 / (starts[dst + 1] - starts[dst]) as f32
+}
+
 fn rows(x: &FloatTensor<Flex>) -> Rows<'_> {
-    Rows { values: floats(x), width: x.shape()[1] }
+    let width = x.shape()[1];
+    Rows { values: floats(x), first: 0, width, stride: width }
+}
+
+/// The first half of the columns, and the second.
+fn halves(x: &FloatTensor<Flex>) -> (Rows<'_>, Rows<'_>) {
+    let stride = x.shape()[1];
+    let half = |first| Rows { values: floats(x), first, width: stride / 2, stride };
+    (half(0), half(stride / 2))
 }
 
 fn by_dst(block: &Adjacency<Flex>) -> Segments<'_> {
