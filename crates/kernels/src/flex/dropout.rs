@@ -57,7 +57,10 @@ pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep)
     let tasks = grad.par_chunks_mut(PLAIN_TASK_VALUES).zip(output.par_chunks(PLAIN_TASK_VALUES));
     tasks.for_each(|(grad, output)| {
         for (grad, output) in grad.iter_mut().zip(output) {
-            *grad = if *output <= 0.0 { 0.0 } else { *grad * scale };
+            // As bits, so that the compiler makes no branch of it: half the values take it either way, and what the
+            // processor guessed wrong was a tenth of a training step.
+            let mask = u32::from(*output <= 0.0).wrapping_sub(1);
+            *grad = f32::from_bits((*grad * scale).to_bits() & mask);
         }
     });
 }
