@@ -7,19 +7,18 @@ use std::ops::Range;
 use gemm::Parallelism;
 use rayon::prelude::*;
 
-use crate::flex::fill::copied_rows;
-
 /// Products with fewer multiplications run in the calling thread.
 const LEAST_PARALLEL: usize = 192 * 192 * 192;
 
-/// Fewer values than this are copied by the calling thread.
-const ROW_TASK_VALUES: usize = 1 << 17;
+/// Most rows that a task of [`multiply`] writes: 1 MiB of 256 columns.
+const TASK_ROWS: usize = 1024;
 
 /// Rows that a task of [`column_sums`] adds up.
 const SUM_ROWS: usize = 512;
 
-/// Rows that a task of [`weight_gradient`] multiplies.
+/// Most and fewest rows that a task of [`weight_gradient`] multiplies.
 const GRADIENT_ROWS: usize = 2048;
+const LEAST_GRADIENT_ROWS: usize = 512;
 
 /// A matrix to read.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +42,7 @@ impl<'a> Matrix<'a> {
     /// Some of the rows of a matrix that lies row by row.
     fn rows(self, rows: Range<usize>) -> Self {
         let width = self.shape[1];
+        assert_eq!(self.strides, [width, 1], "the strides of a matrix that is cut by rows");
         Self::new(&self.values[rows.start * width..rows.end * width], [rows.len(), width])
     }
 
@@ -58,16 +58,16 @@ impl<'a> Matrix<'a> {
 /// # Panics
 /// When the inner dimensions differ.
 pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
-    product_on(left, right, parallelism(left, right))
+    new_product(left, right, Start::Nothing)
 }
 
-fn product_on(left: Matrix<'_>, right: Matrix<'_>, parallelism: Parallelism) -> Vec<f32> {
-    let n_values = left.shape[0].checked_mul(right.shape[1]).expect("a product's size should fit memory");
-    let mut out = Vec::with_capacity(n_values);
-    multiply(&mut out.spare_capacity_mut()[..n_values], left, right, Target::Overwrite, parallelism);
-    // SAFETY: `multiply` wrote all of the first `n_values` places.
-    unsafe { out.set_len(n_values) };
-    out
+/// `left * right` with `row` added to each row.
+///
+/// # Panics
+/// When the dimensions do not fit.
+pub(super) fn add_row(row: &[f32], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
+    assert_eq!(row.len(), right.shape[1], "the width of the row that is added to a product");
+    new_product(left, right, Start::Row(row))
 }
 
 /// Adds `left * right` to `out`, which lies row by row.
@@ -78,59 +78,69 @@ pub(super) fn add_product(out: &mut [f32], left: Matrix<'_>, right: Matrix<'_>) 
     // SAFETY: initialised floats are valid as places that may be uninitialised, and `multiply` writes
     // nothing else than floats.
     let places = unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<f32>]) };
-    multiply(places, left, right, Target::Add, parallelism(left, right));
+    multiply(places, left, right, Start::There);
 }
 
-/// `left * right` with `row` added to each row.
-///
-/// # Panics
-/// When the dimensions do not fit.
-pub(super) fn add_row(row: &[f32], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
-    assert_eq!(row.len(), right.shape[1], "the width of the row that is added to a product");
-    let n_rows = left.shape[0];
-    let mut sum = match n_rows * row.len() {
-        n if n < ROW_TASK_VALUES => row.repeat(n_rows),
-        _ => copied_rows(n_rows, row.len(), |_, columns| Some(&row[columns])),
-    };
-    add_product(&mut sum, left, right);
-    sum
+fn new_product(left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) -> Vec<f32> {
+    let n_values = left.shape[0].checked_mul(right.shape[1]).expect("a product's size should fit memory");
+    let mut out = Vec::with_capacity(n_values);
+    multiply(&mut out.spare_capacity_mut()[..n_values], left, right, start);
+    // SAFETY: `multiply` wrote all of the first `n_values` places.
+    unsafe { out.set_len(n_values) };
+    out
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
-    /// What is there is not read.
-    Overwrite,
-    /// What is there must be initialised.
-    Add,
+/// What a product is added to.
+#[derive(Debug, Clone, Copy)]
+enum Start<'a> {
+    /// Nothing: what is there is not read.
+    Nothing,
+    /// What is there, which must be initialised.
+    There,
+    /// This row, to each row.
+    Row(&'a [f32]),
 }
 
-/// One thread for a product that is too small for two.
-fn parallelism(left: Matrix<'_>, right: Matrix<'_>) -> Parallelism {
-    let [n_rows, inner] = left.shape;
-    match n_rows.saturating_mul(inner).saturating_mul(right.shape[1]) {
-        n if n < LEAST_PARALLEL => Parallelism::None,
-        _ => Parallelism::Rayon(0),
-    }
-}
-
-fn multiply(
-    out: &mut [MaybeUninit<f32>],
-    left: Matrix<'_>,
-    right: Matrix<'_>,
-    target: Target,
-    parallelism: Parallelism,
-) {
-    let [n_rows, inner] = left.shape;
-    let [right_rows, n_columns] = right.shape;
+/// Writes the product by tasks of so many rows that what a task writes stays in its core's cache: the row that it
+/// starts from is there when the product is added. On two cores that another thread works on, too, tasks also
+/// balance better than the two halves that the library makes.
+fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
+    let ([n_rows, inner], [right_rows, n_columns]) = (left.shape, right.shape);
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
     assert_eq!(Some(out.len()), n_rows.checked_mul(n_columns), "places for a {n_rows} x {n_columns} product");
-    if inner == 0 && target == Target::Overwrite {
-        out.fill(MaybeUninit::new(0.0));
+    if out.is_empty() {
+        return;
+    }
+    if n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_PARALLEL {
+        return multiply_alone(out, left, right, start);
+    }
+    let task_rows = (n_rows / 4).next_multiple_of(32).clamp(32, TASK_ROWS);
+    out.par_chunks_mut(task_rows * n_columns).enumerate().for_each(|(task, out)| {
+        let first = task * task_rows;
+        multiply_alone(out, left.rows(first..first + out.len() / n_columns), right, start);
+    });
+}
+
+/// The same in the calling thread.
+fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
+    let ([n_rows, inner], [right_rows, n_columns]) = (left.shape, right.shape);
+    assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
+    assert_eq!(Some(out.len()), n_rows.checked_mul(n_columns), "places for a {n_rows} x {n_columns} product");
+    match start {
+        Start::Nothing if inner == 0 => out.fill(MaybeUninit::new(0.0)),
+        Start::Nothing | Start::There => {}
+        Start::Row(row) => {
+            for place in out.chunks_exact_mut(n_columns.max(1)) {
+                place.write_copy_of_slice(row);
+            }
+        }
+    }
+    if inner == 0 {
         return;
     }
     // SAFETY: the lengths were checked against shapes and strides above and in `Matrix::new`, so that every
     // place that is read or written lies within its slice, and `out` is borrowed alone. Without
-    // `read_dst` the product only writes to `out`; with it, the caller has initialised it.
+    // `read_dst` the product only writes to `out`; with it, `out` was initialised above or by the caller.
     unsafe {
         gemm::gemm(
             n_rows,
@@ -139,7 +149,7 @@ fn multiply(
             out.as_mut_ptr().cast::<f32>(),
             1,
             n_columns as isize,
-            target == Target::Add,
+            !matches!(start, Start::Nothing),
             left.values.as_ptr(),
             left.strides[1] as isize,
             left.strides[0] as isize,
@@ -151,7 +161,7 @@ fn multiply(
             false,
             false,
             false,
-            parallelism,
+            Parallelism::None,
         );
     }
 }
@@ -168,14 +178,17 @@ fn multiply(
 pub(super) fn weight_gradient(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
     let ([n_rows, d_in], [grad_rows, d_out]) = (x.shape, grad.shape);
     assert_eq!(n_rows, grad_rows, "the numbers of rows differ");
-    if n_rows <= GRADIENT_ROWS {
-        return product(x.transposed(), grad);
-    }
+    let task_rows = (n_rows / 4).clamp(LEAST_GRADIENT_ROWS, GRADIENT_ROWS);
     let of_range = |start: usize| {
-        let end = (start + GRADIENT_ROWS).min(n_rows);
-        product_on(x.rows(start..end).transposed(), grad.rows(start..end), Parallelism::None)
+        let rows = start..(start + task_rows).min(n_rows);
+        let mut product = Vec::with_capacity(d_in * d_out);
+        let places = &mut product.spare_capacity_mut()[..d_in * d_out];
+        multiply_alone(places, x.rows(rows.clone()).transposed(), grad.rows(rows), Start::Nothing);
+        // SAFETY: `multiply_alone` wrote all of these places.
+        unsafe { product.set_len(d_in * d_out) };
+        product
     };
-    let starts: Vec<usize> = (0..n_rows).step_by(GRADIENT_ROWS).collect();
+    let starts: Vec<usize> = (0..n_rows).step_by(task_rows).collect();
     let mut products = starts.into_par_iter().map(of_range).collect::<Vec<_>>().into_iter();
     let mut sum = products.next().unwrap_or_else(|| vec![0.0; d_in * d_out]);
     products.for_each(|product| add(&mut sum, &product));
@@ -226,7 +239,7 @@ mod tests {
     #[test]
     fn products_are_right_for_ragged_shapes() {
         for [n, inner, m] in
-            [[1, 1, 1], [3, 5, 4], [17, 33, 65], [300, 200, 201], [0, 4, 3], [4, 0, 3], [4, 3, 0]]
+            [[1, 1, 1], [3, 5, 4], [17, 33, 65], [300, 200, 201], [4500, 60, 70], [0, 4, 3], [4, 0, 3], [4, 3, 0]]
         {
             let (left, right) = (ramp(n * inner), ramp(inner * m));
             let expected = reference(&left, &right, [n, inner, m]);
@@ -235,16 +248,17 @@ mod tests {
             let mut sum = vec![2.0; n * m];
             add_product(&mut sum, a, b);
             assert!(sum.iter().zip(&expected).all(|(sum, product)| *sum == product + 2.0));
-            let turned = product(b.transposed(), a.transposed());
-            let expected: Vec<f32> =
-                (0..m * n).map(|at| expected[at % n.max(1) * m + at / n.max(1)]).collect();
-            assert_eq!(turned, expected, "transposed {n} x {inner} x {m}");
+            let row = ramp(m);
+            let with_row: Vec<f32> = expected.iter().zip(row.iter().cycle()).map(|(p, r)| p + r).collect();
+            assert_eq!(add_row(&row, a, b), with_row);
+            let right: Vec<f32> = (0..m * inner).map(|at| right[at % inner * m + at / inner]).collect();
+            assert_eq!(product(a, Matrix::new(&right, [m, inner]).transposed()), expected);
         }
     }
 
     #[test]
     fn the_gradient_of_a_weight_is_the_product_over_all_rows() {
-        for n in [0, 1, GRADIENT_ROWS, GRADIENT_ROWS + 1, 3 * GRADIENT_ROWS + 7] {
+        for n in [0, 1, LEAST_GRADIENT_ROWS, LEAST_GRADIENT_ROWS + 1, 3 * GRADIENT_ROWS + 7, 9 * GRADIENT_ROWS] {
             let (x, grad) = (ramp(n * 5), ramp(n * 3));
             let (a, b) = (Matrix::new(&x, [n, 5]), Matrix::new(&grad, [n, 3]));
             let mut expected = vec![0.0; 15];
