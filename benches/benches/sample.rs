@@ -22,16 +22,24 @@ fn main() -> Result {
         let graph = &input.dataset.graph;
         let fanouts = input.fanouts_name();
         let replacement = NeighborSampler::with_replacement(Arc::clone(graph), input.fanouts.clone());
-        bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler())?;
-        bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement)?;
-        bench(&mut stage, "full-1", &input, &FullNeighbors::new(Arc::clone(graph), 1))?;
+        bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), work)?;
+        bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, work)?;
+        // Whole neighbourhoods are read in order.
+        let without_ceiling = |sampled: &[Sampled], threads| work(sampled, threads).lines(0);
+        bench(&mut stage, "full-1", &input, &FullNeighbors::new(Arc::clone(graph), 1), without_ceiling)?;
         bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
     }
     stage.finish();
     Ok(())
 }
 
-fn bench(stage: &mut Stage, variant: &str, input: &Input, sampler: &impl BlockSampler) -> Result {
+fn bench(
+    stage: &mut Stage,
+    variant: &str,
+    input: &Input,
+    sampler: &impl BlockSampler,
+    work: impl Fn(&[Sampled], usize) -> Work,
+) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |batch: &SeedBatch| {
         let sampled = sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch);

@@ -62,7 +62,7 @@ pub fn inputs() -> Result<Vec<Input>> {
             Input::new("debian-packages", debian_packages()?)?,
         ]);
     };
-    let of_nodes = folders.into_iter().filter(|folder| !is_of_graphs(folder));
+    let of_nodes = folders.into_iter().filter(|folder| !is_of_graphs(folder) && !is_fake(folder));
     of_nodes.map(|folder| Input::open(&folder)).collect()
 }
 
@@ -81,7 +81,7 @@ pub fn graph_inputs() -> Result<Vec<GraphInput>> {
 
 /// Whether the graph of [`fake`] is benched: unless other data is named, or it is named itself.
 pub fn wants_fake() -> bool {
-    folders().is_none_or(|folders| folders.iter().any(|folder| folder == Path::new("fake")))
+    folders().is_none_or(|folders| folders.iter().any(|folder| is_fake(folder)))
 }
 
 /// About 100,000 nodes with random edges, features and classes: PyG's `FakeDataset` at the size of its benches.
@@ -99,6 +99,10 @@ fn folders() -> Option<Vec<PathBuf>> {
 /// Sets of graphs are folders with `node_ptr.npy`, as the peers' generator writes them.
 fn is_of_graphs(folder: &Path) -> bool {
     folder.join("node_ptr.npy").exists()
+}
+
+fn is_fake(folder: &Path) -> bool {
+    folder == Path::new("fake")
 }
 
 fn name_of(folder: &Path) -> String {
@@ -121,9 +125,6 @@ impl Input {
     /// # Errors
     /// When there is none, or fanouts cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
-        if folder == Path::new("fake") {
-            return Self::new("fake", fake()?);
-        }
         let input = Self::new(name_of(folder), kiln_data::open(folder)?)?;
         Ok(Self { folder: Some(folder.to_owned()), ..input })
     }

@@ -38,7 +38,7 @@ impl Stage {
             .warm_up_time(Duration::from_millis(500))
             .measurement_time(Duration::from_secs(2))
             // `cargo xtask bench` reads the samples themselves and no estimate that resampling gives.
-            .nresamples(1000)
+            .nresamples(1001)
             .configure_from_args();
         Self { name, criterion, n_samples: 20 }
     }

@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: measures the machine, runs the benches, and turns criterion's files into times, rates and
-//! fractions of what the machine can do.
+//! fractions of what the machine can do; with `--peers`, side by side with another library.
 
 mod ceilings;
 mod lines;
 mod measure;
+mod peers;
 mod runs;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ const STAGES: [&str; 6] = ["graph", "sample", "gather", "aggregate", "dense", "s
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Runs this stage only (graph, sample, gather, aggregate, dense, step); may be given several times
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STAGES))]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STAGES), conflicts_with = "peers")]
     stage: Vec<String>,
     /// Benches the data set of this folder, of any kind that is recognised, in place of the built-in inputs; may be
     /// given several times
@@ -32,20 +33,32 @@ pub(crate) struct Args {
     data: Vec<PathBuf>,
     /// Neighbours for each layer of one data set, input layer first, as NAME=15,10,5; 10,10,10 where none are
     /// given; may be given several times
-    #[arg(long, value_name = "NAME=LIST", value_parser = parse_fanouts)]
+    #[arg(long, value_name = "NAME=LIST", value_parser = parse_fanouts, conflicts_with = "peers")]
     fanouts: Vec<String>,
     /// How many threads parallel loops use; all cores unless given
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "peers")]
     threads: Option<u32>,
     /// Writes the run to benches/runs/NAME.json
-    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_name, conflicts_with = "peers")]
     save: Option<String>,
     /// Prints how each median compares with the one of benches/runs/NAME.json
-    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_name, conflicts_with = "peers")]
     against: Option<String>,
     /// Writes one JSON object a line to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "peers")]
     json: Option<PathBuf>,
+    /// Runs DGL beside the benches, in turn, and writes the comparison to docs/benchmarks
+    #[arg(long)]
+    peers: bool,
+    /// With --peers: the Python that has DGL; without it one is made below target/peers, which fetches packages
+    #[arg(long, value_name = "PATH", requires = "peers")]
+    python: Option<PathBuf>,
+    /// With --peers: how often each pair is measured, ours and DGL's in turn
+    #[arg(long, default_value = "2", requires = "peers", value_parser = clap::value_parser!(u32).range(1..100))]
+    rounds: u32,
+    /// With --peers: measures these rows only; may be given several times
+    #[arg(long, value_name = "ROW", requires = "peers", value_parser = clap::builder::PossibleValuesParser::new(peers::names()))]
+    row: Vec<String>,
 }
 
 fn parse_name(text: &str) -> Result<String, String> {
@@ -105,6 +118,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let mut data = Vec::new();
     for folder in &args.data {
         data.push(fs::canonicalize(folder).with_context(|| format!("{} cannot be read", folder.display()))?);
+    }
+    if args.peers {
+        let options = peers::Options { python: args.python, rounds: args.rounds, rows: args.row, data };
+        return peers::run(&options);
     }
     let settings = Settings { data, fanouts: args.fanouts, threads: args.threads, only: None };
     // Read first: a name that does not exist should not cost a run.
