@@ -53,8 +53,10 @@ impl Block {
         if let Some(weights) = weights {
             assert_eq!(weights.len(), indices.len(), "the numbers of weights and indices differ");
         }
-        let largest = indices.iter().map(|src| src.index() + 1).max().unwrap_or(0);
-        assert!(largest <= srcs.len(), "local id {} of {} sources", largest.saturating_sub(1), srcs.len());
+        // Over 32 bits and without an `Option`, the compiler makes vectors of it.
+        let largest = indices.iter().fold(0, |largest, src| src.0.max(largest)) as usize;
+        let in_range = indices.is_empty() || largest < srcs.len();
+        assert!(in_range, "local id {largest} of {} sources", srcs.len());
         Self { parts }
     }
 

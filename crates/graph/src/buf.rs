@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use memmap2::Mmap;
+use rayon::prelude::*;
 
 use crate::{Error, Result};
 
@@ -131,6 +132,36 @@ impl<T: Pod> Buf<T> {
             Storage::Mapped { .. } => 0,
         }
     }
+}
+
+impl<T: Pod + Send + Sync> Buf<T> {
+    /// The same array in this process's own memory: a mapped one is read once and copied, an owned one is
+    /// shared. It costs the array's bytes, and no file is reached any more: [`Buf::path`] is `None`.
+    ///
+    /// Mapped files lie in pages of 4 KiB. A program whose allocator gives large buffers in huge pages
+    /// (`kiln_mem::LargeBuffers`) reads a copy at random places with fewer address translations.
+    pub fn in_memory(&self) -> Self {
+        match &self.0 {
+            Storage::Owned(_) => self.clone(),
+            Storage::Mapped { .. } => copied(self).into(),
+        }
+    }
+}
+
+/// Elements that a thread copies at a time, enough to make its work worth handing out.
+const COPIED_AT_ONCE: usize = 1 << 18;
+
+/// A copy made by all threads of the pool. The memory is not cleared first, which would be a pass of its own.
+fn copied<T: Pod + Send + Sync>(values: &[T]) -> Vec<T> {
+    let mut copy = Vec::with_capacity(values.len());
+    let places = copy.spare_capacity_mut()[..values.len()].par_chunks_mut(COPIED_AT_ONCE);
+    places.zip(values.par_chunks(COPIED_AT_ONCE)).for_each(|(places, values)| {
+        places.write_copy_of_slice(values);
+    });
+    // SAFETY: the chunks of both slices, which are equally long, are equally long, and so each of the first
+    // `values.len()` places has been written.
+    unsafe { copy.set_len(values.len()) };
+    copy
 }
 
 impl<T> Default for Buf<T> {

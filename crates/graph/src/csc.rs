@@ -168,6 +168,19 @@ impl Csc {
         self.indptr[dst.index() + 1].saturating_sub(self.indptr[dst.index()])
     }
 
+    /// The same graph with its mapped arrays copied into the process's memory; owned ones are shared.
+    ///
+    /// It costs 4 bytes an edge and 8 bytes a node, and 5 bytes an edge for weights and types. Errors name
+    /// no file any more.
+    pub fn in_memory(&self) -> Self {
+        Self {
+            indptr: self.indptr.in_memory(),
+            indices: self.indices.in_memory(),
+            weights: self.weights.as_ref().map(Buf::in_memory),
+            edge_types: self.edge_types.as_ref().map(Buf::in_memory),
+        }
+    }
+
     /// Bytes of this graph's arrays in the process's own memory; mapped arrays count as zero.
     pub fn owned_bytes(&self) -> usize {
         self.indptr.owned_bytes()

@@ -3,7 +3,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 
 use crate::block::Adjacency;
 use crate::launch::count_reference;
-use crate::ops::Keep;
+use crate::ops::{Keep, Reduce};
 use crate::reference;
 
 /// The largest values of the neighbours and where they came from.
@@ -48,6 +48,27 @@ pub(crate) trait BlockAdjoints: Backend {
     fn neighbor_mean_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::neighbor_mean_adjoint(block, grad)
+    }
+
+    /// `[n_dst, 2 d] -> [n_src, d]`: what flows back to the first half of the columns goes to the own rows,
+    /// the second half to the neighbours.
+    fn own_beside_adjoint(
+        block: &Adjacency<Self>,
+        grad: FloatTensor<Self>,
+        reduce: Reduce,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::own_beside_adjoint(block, grad, reduce)
+    }
+
+    /// `[n_dst, d] -> [n_src, d]`: each row goes to the neighbours, and times the weight to the own row.
+    fn own_plus_sum_adjoint(
+        block: &Adjacency<Self>,
+        grad: FloatTensor<Self>,
+        own_weight: f32,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::own_plus_sum_adjoint(block, grad, own_weight)
     }
 
     /// The maximum and its edges; the backward pass needs both.

@@ -13,7 +13,7 @@ use kiln_sample::RngKey;
 use crate::adjoint::{ArgMax, BlockAdjoints};
 use crate::block::Adjacency;
 use crate::extension::BlockOps;
-use crate::ops::Keep;
+use crate::ops::{Keep, Reduce};
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {
     fn neighbor_sum(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -62,6 +62,22 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
             }
             OpsKind::UnTracked(prep) => prep.finish(B::neighbor_max(block, x)),
         }
+    }
+
+    fn own_beside(block: Adjacency<Self>, x: FloatTensor<Self>, reduce: Reduce) -> FloatTensor<Self> {
+        let ops = Linear::new(
+            |(block, reduce), x| B::own_beside(block, x, reduce),
+            |(block, reduce), grad| B::own_beside_adjoint(&block, grad, reduce),
+        );
+        ops.apply::<C>((inner(block), reduce), x)
+    }
+
+    fn own_plus_sum(block: Adjacency<Self>, x: FloatTensor<Self>, own_weight: f32) -> FloatTensor<Self> {
+        let ops = Linear::new(
+            |(block, own_weight), x| B::own_plus_sum(block, x, own_weight),
+            |(block, own_weight), grad| B::own_plus_sum_adjoint(&block, grad, own_weight),
+        );
+        ops.apply::<C>((inner(block), own_weight), x)
     }
 
     fn dst_rows(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -4,7 +4,7 @@ use kiln_sample::RngKey;
 
 use crate::block::Adjacency;
 use crate::launch::count_reference;
-use crate::ops::Keep;
+use crate::ops::{AdamStep, Keep, Reduce};
 use crate::reference;
 
 /// The ops that have gradients. The default of each is the reference in stock tensor operations; a
@@ -35,6 +35,24 @@ pub(crate) trait BlockOps: Backend {
         reference::neighbor_max(&block, x)
     }
 
+    fn own_beside(
+        #[extension_type] block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        reduce: Reduce,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::own_beside(&block, x, reduce)
+    }
+
+    fn own_plus_sum(
+        #[extension_type] block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        own_weight: f32,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::own_plus_sum(&block, x, own_weight)
+    }
+
     fn dst_rows(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::dst_rows(&block, x)
@@ -62,5 +80,29 @@ pub(crate) trait BlockOps: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         reference::add_linear::<Self>(base, x, weight)
+    }
+
+    fn decayed_mean(means: FloatTensor<Self>, values: FloatTensor<Self>, decay: f32) -> FloatTensor<Self> {
+        count_reference();
+        reference::decayed_mean::<Self>(means, values, decay)
+    }
+
+    fn decayed_mean_square(
+        means: FloatTensor<Self>,
+        values: FloatTensor<Self>,
+        decay: f32,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::decayed_mean_square::<Self>(means, values, decay)
+    }
+
+    fn adam_parameters(
+        values: FloatTensor<Self>,
+        means: FloatTensor<Self>,
+        mean_squares: FloatTensor<Self>,
+        step: AdamStep,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::adam_parameters::<Self>(values, means, mean_squares, step)
     }
 }

@@ -21,6 +21,7 @@ use burn::tensor::{DType, Int, Tensor};
 use kiln_graph::NodeId;
 use kiln_sample::{Domain, RngKey};
 
+use crate::block::upload;
 use crate::extension::BlockOps;
 use crate::{DeviceBlock, DeviceSegments};
 
@@ -83,6 +84,45 @@ pub fn neighbor_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 pub fn neighbor_max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     check_rows(block, &x);
     Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_max(block.adjacency(), x.into_dispatch()))
+}
+
+/// Each destination's own row beside its [`neighbor_mean`]: what a layer multiplies by two weights, in the
+/// memory of one. The gradient comes in one pass over the sources, own rows and neighbours together.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, the result `[n_dst, 2 d]`: own rows in the first `d` columns, means in the others.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources.
+pub fn own_beside_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    check_rows(block, &x);
+    own_beside(block, x, Reduce::Mean)
+}
+
+/// Each destination's own row beside its [`neighbor_sum`]; otherwise [`own_beside_mean`].
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, the result `[n_dst, 2 d]`: own rows in the first `d` columns, sums in the others.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources.
+pub fn own_beside_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    check_rows(block, &x);
+    own_beside(block, x, Reduce::Sum)
+}
+
+/// Each destination's own row times `own_weight`, plus its [`neighbor_sum`]. The gradient comes in one pass
+/// over the sources, own rows and neighbours together.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the block has sources.
+pub fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>, own_weight: f32) -> Tensor<2> {
+    check_rows(block, &x);
+    let sum = <Dispatch as BlockOps>::own_plus_sum(block.adjacency(), x.into_dispatch(), own_weight);
+    Tensor::from_dispatch(sum)
 }
 
 /// The sum of each segment's rows, added in their order.
@@ -176,6 +216,17 @@ pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: us
     Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
 }
 
+/// ReLU. On Flex it takes the place of `x` in memory where nothing else refers to that, and of the gradient in the
+/// backward pass. What is not a number stays so.
+///
+/// # Shapes
+/// `x` and the result are `[n, d]`.
+pub fn relu(x: Tensor<2>) -> Tensor<2> {
+    let no_nodes = upload(Vec::<u32>::new(), DType::U32, &x.device().inner()).into_dispatch();
+    let (key, keep) = (RngKey::new(0), Keep::new(0.0));
+    Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), no_nodes, key, keep))
+}
+
 /// `base + x weight`: a dense layer, `base` being its bias, or what another layer gave, to which this one
 /// adds. On Flex the sum takes the place of a `base` of whole rows in memory where nothing else refers to
 /// that, and the product is added there.
@@ -198,6 +249,91 @@ pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(sum)
 }
 
+/// One step of Adam (Kingma and Ba 2015, algorithm 1, in the order of the remark at the end of its section 2): the
+/// parameters, and the decayed means of the gradients and of their squares, which start as zeros.
+///
+/// On Flex each of the three arrays is passed over once, in place where nothing else refers to it. In stock tensor
+/// operations it is a dozen passes.
+///
+/// # Panics
+/// When the shapes differ.
+pub fn adam<const D: usize>(
+    values: Tensor<D>,
+    gradient: Tensor<D>,
+    moments: [Tensor<D>; 2],
+    step: AdamStep,
+) -> (Tensor<D>, [Tensor<D>; 2]) {
+    let [means, mean_squares] = moments;
+    for other in [&gradient, &means, &mean_squares] {
+        assert_eq!(
+            values.dims(),
+            other.dims(),
+            "the shapes of a parameter, its gradient and its moments differ"
+        );
+    }
+    let gradient = gradient.into_dispatch();
+    let means = <Dispatch as BlockOps>::decayed_mean(means.into_dispatch(), gradient.clone(), step.betas[0]);
+    let mean_squares =
+        <Dispatch as BlockOps>::decayed_mean_square(mean_squares.into_dispatch(), gradient, step.betas[1]);
+    let values = <Dispatch as BlockOps>::adam_parameters(
+        values.into_dispatch(),
+        means.clone(),
+        mean_squares.clone(),
+        step,
+    );
+    let moments = [means, mean_squares].map(Tensor::from_dispatch);
+    (Tensor::from_dispatch(values), moments)
+}
+
+/// The numbers of one step of [`adam`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamStep {
+    /// The step's number, from 1.
+    pub time: usize,
+    /// Step size.
+    pub learning_rate: f64,
+    /// By how much of their value the two means are kept from step to step.
+    pub betas: [f32; 2],
+    /// What is added to the root of the mean square.
+    pub epsilon: f32,
+    /// By how much of themselves times the learning rate the parameters shrink (Loshchilov and Hutter 2019,
+    /// algorithm 2); 0 for none.
+    pub weight_decay: f32,
+}
+
+impl AdamStep {
+    /// What parameters are multiplied by before they move.
+    pub(crate) fn kept(&self) -> f32 {
+        (1.0 - self.learning_rate * f64::from(self.weight_decay)) as f32
+    }
+
+    pub(crate) fn rate(&self) -> f32 {
+        self.learning_rate as f32
+    }
+
+    /// What the means are multiplied by: both starts at zero are corrected here.
+    pub(crate) fn scale(&self) -> f32 {
+        self.root_correction() / self.correction(0)
+    }
+
+    pub(crate) fn scaled_epsilon(&self) -> f32 {
+        self.epsilon * self.root_correction()
+    }
+
+    fn root_correction(&self) -> f32 {
+        self.correction(1).sqrt()
+    }
+
+    fn correction(&self, moment: usize) -> f32 {
+        1.0 - self.betas[moment].powi(i32::try_from(self.time).unwrap_or(i32::MAX))
+    }
+}
+
+fn own_beside(block: &DeviceBlock, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
+    let beside = <Dispatch as BlockOps>::own_beside(block.adjacency(), x.into_dispatch(), reduce);
+    Tensor::from_dispatch(beside)
+}
+
 fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
     assert!((0.0..1.0).contains(&p), "dropout probability {p}, expected 0 <= p < 1");
     let [n_rows, _] = x.dims();
@@ -213,6 +349,13 @@ fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
 fn check_segmented(segments: &DeviceSegments, x: &Tensor<2>) {
     let [n_rows, _] = x.dims();
     assert_eq!(n_rows, segments.n_rows(), "{n_rows} rows for segments of {}", segments.n_rows());
+}
+
+/// How neighbours' rows become the half of a row that stands beside a destination's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reduce {
+    Sum,
+    Mean,
 }
 
 /// Which draws keep a value, and what it is then multiplied by.

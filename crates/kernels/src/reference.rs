@@ -10,7 +10,7 @@ use kiln_sample::RngKey;
 
 use crate::adjoint::ArgMax;
 use crate::block::Adjacency;
-use crate::ops::Keep;
+use crate::ops::{AdamStep, Keep, Reduce};
 
 const INDEX: IntDType = IntDType::I32;
 
@@ -38,6 +38,27 @@ pub(crate) fn neighbor_weighted_sum<B: Backend>(
 pub(crate) fn neighbor_mean<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {
     let degrees = degrees(block, &x);
     B::float_div(neighbor_sum(block, x), degrees)
+}
+
+pub(crate) fn own_beside<B: Backend>(
+    block: &Adjacency<B>,
+    x: FloatTensor<B>,
+    reduce: Reduce,
+) -> FloatTensor<B> {
+    let neighbors = match reduce {
+        Reduce::Sum => neighbor_sum(block, x.clone()),
+        Reduce::Mean => neighbor_mean(block, x.clone()),
+    };
+    B::float_cat(vec![dst_rows(block, x), neighbors], 1)
+}
+
+pub(crate) fn own_plus_sum<B: Backend>(
+    block: &Adjacency<B>,
+    x: FloatTensor<B>,
+    own_weight: f32,
+) -> FloatTensor<B> {
+    let sum = neighbor_sum(block, x.clone());
+    B::float_add(B::float_mul_scalar(dst_rows(block, x), own_weight.into()), sum)
 }
 
 pub(crate) fn neighbor_max<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {
@@ -88,7 +109,8 @@ pub(crate) fn relu_dropout<B: Backend>(
     key: RngKey,
     keep: Keep,
 ) -> FloatTensor<B> {
-    dropout::<B>(B::relu(x), nodes, key, keep)
+    let x = B::relu(x);
+    if keep.is_everything() { x } else { dropout::<B>(x, nodes, key, keep) }
 }
 
 pub(crate) fn relu_dropout_adjoint<B: Backend>(
@@ -100,6 +122,35 @@ pub(crate) fn relu_dropout_adjoint<B: Backend>(
     let dropped = B::float_lower_equal_elem(output, 0.into(), bool_dtype);
     let grad = B::float_mul_scalar(grad, f64::from(keep.scale()).into());
     B::float_mask_fill(grad, dropped, 0.into())
+}
+
+pub(crate) fn decayed_mean<B: Backend>(
+    means: FloatTensor<B>,
+    values: FloatTensor<B>,
+    decay: f32,
+) -> FloatTensor<B> {
+    let kept = B::float_mul_scalar(means, decay.into());
+    B::float_add(kept, B::float_mul_scalar(values, (1.0 - decay).into()))
+}
+
+pub(crate) fn decayed_mean_square<B: Backend>(
+    means: FloatTensor<B>,
+    values: FloatTensor<B>,
+    decay: f32,
+) -> FloatTensor<B> {
+    decayed_mean::<B>(means, B::float_mul(values.clone(), values), decay)
+}
+
+pub(crate) fn adam_parameters<B: Backend>(
+    values: FloatTensor<B>,
+    means: FloatTensor<B>,
+    mean_squares: FloatTensor<B>,
+    step: AdamStep,
+) -> FloatTensor<B> {
+    let roots = B::float_add_scalar(B::float_sqrt(mean_squares), step.scaled_epsilon().into());
+    let moves = B::float_div(B::float_mul_scalar(means, step.scale().into()), roots);
+    let kept = B::float_mul_scalar(values, step.kept().into());
+    B::float_sub(kept, B::float_mul_scalar(moves, step.rate().into()))
 }
 
 pub(crate) fn dst_rows<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {
@@ -163,6 +214,30 @@ pub(crate) fn neighbor_mean_adjoint<B: Backend>(
 ) -> FloatTensor<B> {
     let degrees = degrees(block, &grad);
     neighbor_sum_adjoint(block, B::float_div(grad, degrees))
+}
+
+pub(crate) fn own_beside_adjoint<B: Backend>(
+    block: &Adjacency<B>,
+    grad: FloatTensor<B>,
+    reduce: Reduce,
+) -> FloatTensor<B> {
+    let width = grad.shape()[1] / 2;
+    let half = |columns| B::float_slice(grad.clone(), &[Slice::from(0..block.n_dst), Slice::from(columns)]);
+    let (own, neighbors) = (half(0..width), half(width..2 * width));
+    let neighbors = match reduce {
+        Reduce::Sum => neighbor_sum_adjoint(block, neighbors),
+        Reduce::Mean => neighbor_mean_adjoint(block, neighbors),
+    };
+    B::float_add(dst_rows_adjoint(block, own), neighbors)
+}
+
+pub(crate) fn own_plus_sum_adjoint<B: Backend>(
+    block: &Adjacency<B>,
+    grad: FloatTensor<B>,
+    own_weight: f32,
+) -> FloatTensor<B> {
+    let own = dst_rows_adjoint(block, B::float_mul_scalar(grad.clone(), own_weight.into()));
+    B::float_add(own, neighbor_sum_adjoint(block, grad))
 }
 
 pub(crate) fn neighbor_max_adjoint<B: Backend>(

@@ -28,6 +28,13 @@ fn the_gradient_of_a_mean_is_right() {
 }
 
 #[test]
+fn the_gradients_of_own_rows_with_neighbors_are_right() {
+    check(3, ops::own_beside_mean);
+    check(3, ops::own_beside_sum);
+    check(3, |block, x| ops::own_plus_sum(block, x, -0.75));
+}
+
+#[test]
 fn the_gradient_of_a_maximum_is_right() {
     check(5, ops::neighbor_max);
 }

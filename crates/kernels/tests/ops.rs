@@ -15,13 +15,24 @@ use common::{block, six_nodes};
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
 /// An op of this crate with the reference's.
-const OPS: [(&str, Op, Op); 5] = [
+const OPS: [(&str, Op, Op); 8] = [
     ("sum", ops::neighbor_sum, reference::neighbor_sum),
     ("mean", ops::neighbor_mean, reference::neighbor_mean),
     ("max", ops::neighbor_max, reference::neighbor_max),
     ("weighted sum", own_weighted_sum, reference_weighted_sum),
     ("destination rows", ops::dst_rows, reference::dst_rows),
+    ("own beside mean", ops::own_beside_mean, reference::own_beside_mean),
+    ("own beside sum", ops::own_beside_sum, reference::own_beside_sum),
+    ("own plus sum", own_plus_sum, reference_own_plus_sum),
 ];
+
+fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::own_plus_sum(block, x, 1.5)
+}
+
+fn reference_own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    reference::own_plus_sum(block, x, 1.5)
+}
 
 fn own_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     ops::neighbor_weighted_sum(block, x, block.weights().expect("test blocks have weights").clone())
@@ -55,11 +66,20 @@ fn matrix(rows: &[[f32; 2]], device: &Device) -> Tensor<2> {
 }
 
 fn check_exact(op: Op, expected: &[[f32; 2]]) {
+    check_values(op, 2, &expected.concat());
+}
+
+fn check_beside(op: Op, left: &[[f32; 2]], right: &[[f32; 2]]) {
+    let rows: Vec<f32> = left.iter().zip(right).flat_map(|(left, right)| [*left, *right].concat()).collect();
+    check_values(op, 4, &rows);
+}
+
+fn check_values(op: Op, width: usize, expected: &[f32]) {
     let device = Device::flex();
     let x = matrix(&[[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0], [32.0, 7.0]], &device);
     let result = op(&DeviceBlock::upload(&six_nodes(), &device), x);
-    assert_eq!(result.dims(), [5, 2]);
-    assert_eq!(values(result), expected.concat());
+    assert_eq!(result.dims(), [5, width]);
+    assert_eq!(values(result), expected);
 }
 
 #[test]
@@ -79,6 +99,21 @@ fn the_six_nodes_have_these_weighted_sums() {
 fn the_six_nodes_have_these_means() {
     let expected = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
     check_exact(ops::neighbor_mean, &expected);
+}
+
+#[test]
+fn the_six_nodes_have_these_own_rows_and_sums() {
+    let expected = [[1.5, -1.5], [4.0, -4.0], [22.0, -4.5], [60.0, 0.0], [56.0, 14.5]];
+    check_exact(own_plus_sum, &expected);
+}
+
+#[test]
+fn the_six_nodes_have_these_own_rows_beside_means_and_sums() {
+    let own = [[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0]];
+    let means = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
+    let sums = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
+    check_beside(ops::own_beside_mean, &own, &means);
+    check_beside(ops::own_beside_sum, &own, &sums);
 }
 
 #[test]
@@ -182,8 +217,9 @@ fn blocks_without_edges_rows_or_columns_work() {
             for (name, op, _) in OPS {
                 let x = Tensor::<2>::ones([host.n_src(), width], &device).require_grad();
                 let result = op(&block, x.clone());
-                assert_eq!(result.dims(), [host.n_dst(), width], "{name}");
-                if host.n_edges() == 0 && name != "destination rows" {
+                let n_halves = if name.starts_with("own beside") { 2 } else { 1 };
+                assert_eq!(result.dims(), [host.n_dst(), n_halves * width], "{name}");
+                if host.n_edges() == 0 && !name.starts_with("own") && name != "destination rows" {
                     assert!(values(result.clone()).iter().all(|value| *value == 0.0), "{name}");
                 }
                 if 0 < result.shape().num_elements() {
@@ -275,7 +311,8 @@ fn without_a_tracked_input_no_gradient_is_computed() {
             let launches = launches_of(|| {
                 let result = op(&block, ramp([6, 3], &device));
                 assert!(!result.is_require_grad(), "{name}");
-                let scale = Tensor::<2>::ones([1, 3], &device.clone().autodiff()).require_grad();
+                let [_, width] = result.dims();
+                let scale = Tensor::<2>::ones([1, width], &device.clone().autodiff()).require_grad();
                 let grads = (result * scale.clone()).sum().backward();
                 assert!(scale.grad(&grads).is_some());
             });

@@ -21,4 +21,4 @@ mod large;
 mod prefetch;
 
 pub use large::{LargeBuffers, MemoryHeld};
-pub use prefetch::{prefetch, prefetch_range};
+pub use prefetch::{prefetch, prefetch_far, prefetch_range};

@@ -9,6 +9,14 @@ pub fn prefetch<T>(values: &[T], index: usize) {
     line(values.as_ptr().wrapping_add(index).cast());
 }
 
+/// Asks as [`prefetch`] does, but only as far as the second level of caches, which waits for three times as
+/// many lines at once as the first. For lines that are used after a hundred others, or that are asked for faster
+/// than the first level takes them.
+#[inline(always)]
+pub fn prefetch_far<T>(values: &[T], index: usize) {
+    far_line(values.as_ptr().wrapping_add(index).cast());
+}
+
 /// Asks for all lines of `values[start..start + n]`.
 #[inline(always)]
 pub fn prefetch_range<T>(values: &[T], start: usize, n: usize) {
@@ -38,6 +46,24 @@ fn line(address: *const u8) {
     // SAFETY: as above; the instruction changes no register and no memory.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
+/// As `line`, to the second level.
+#[inline(always)]
+fn far_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program can see, and no address makes it fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above; the instruction changes no register and no memory.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;

@@ -6,7 +6,7 @@ use kiln_sample::RngKey;
 use crate::Result;
 use crate::error::check_weight;
 use crate::init::{NO_GAIN, xavier_uniform, zeros};
-use crate::stack::projects_first;
+use crate::stack::{product, projects_first};
 
 /// A GCN layer's widths.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ impl GcnConv {
         };
         let bias: Tensor<2> = self.bias.val().unsqueeze();
         if projects_first(block, self.weight.dims()) {
-            ops::neighbor_weighted_sum(block, x.matmul(self.weight.val()), weights.clone()) + bias
+            ops::neighbor_weighted_sum(block, product(x, self.weight.val()), weights.clone()) + bias
         } else {
             let sum = ops::neighbor_weighted_sum(block, x, weights.clone());
             ops::linear(bias, sum, self.weight.val())

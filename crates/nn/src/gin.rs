@@ -1,6 +1,6 @@
 use burn::module::Module;
 use burn::nn::BatchNorm;
-use burn::tensor::{Device, Tensor, activation::relu};
+use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
 use kiln_sample::{Domain, RngKey};
 
@@ -198,7 +198,7 @@ impl GinLayer {
             x = normalize(norm, x, ctx);
         }
         match self.follow {
-            Follow::Relu => relu(x),
+            Follow::Relu => ops::relu(x),
             Follow::Nothing => x,
         }
     }

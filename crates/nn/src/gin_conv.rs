@@ -64,8 +64,14 @@ impl<M: RowModel> GinConv<M> {
     /// # Panics
     /// When `x` has other dimensions.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
-        let own = self.weigh(ops::dst_rows(block, x.clone()));
-        self.mlp.forward(self.aggregate.gather(block, x) + own, ctx)
+        let rows = match (self.aggregate, &self.epsilon, self.configured) {
+            (Aggregate::Sum, None, Epsilon::Fixed(epsilon)) => ops::own_plus_sum(block, x, 1.0 + epsilon),
+            _ => {
+                let own = self.weigh(ops::dst_rows(block, x.clone()));
+                self.aggregate.gather(block, x) + own
+            }
+        };
+        self.mlp.forward(rows, ctx)
     }
 
     /// Rows times `1 + eps`; as they are, without a pass over them, where epsilon is fixed at 0.

@@ -1,6 +1,7 @@
 use burn::module::Module;
 use burn::nn::BatchNorm;
-use burn::tensor::{Device, Tensor, activation::relu};
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::ops;
 use kiln_sample::RngKey;
 
 use crate::error::check_size;
@@ -75,7 +76,7 @@ impl RowModel for Mlp {
                 x = normalize(norm, x, ctx);
             }
             if i + 1 < self.linears.len() {
-                x = relu(x);
+                x = ops::relu(x);
             }
         }
         x

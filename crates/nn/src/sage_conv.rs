@@ -5,7 +5,7 @@ use kiln_sample::RngKey;
 
 use crate::error::check_weight;
 use crate::init::{RELU_GAIN, xavier_uniform, zeros};
-use crate::stack::projects_first;
+use crate::stack::{product, projects_first};
 use crate::{Aggregate, Result};
 
 /// A GraphSAGE layer's widths and aggregate.
@@ -67,13 +67,24 @@ impl SageConv {
     /// # Panics
     /// When `x` has other dimensions.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        let own = ops::dst_rows(block, x.clone());
-        let out = ops::linear(self.bias.val().unsqueeze(), own, self.weight_self.val());
+        let (own, neigh) = (self.weight_self.val(), self.weight_neigh.val());
+        let bias = self.bias.val().unsqueeze();
         let commutes = self.aggregate != Aggregate::Max;
-        if commutes && projects_first(block, self.weight_neigh.dims()) {
-            out + self.aggregate.gather(block, x.matmul(self.weight_neigh.val()))
+        // One product of twice the depth takes a tenth less than two, and its gradient comes in one pass.
+        let beside = match self.aggregate {
+            _ if commutes && projects_first(block, neigh.dims()) => None,
+            Aggregate::Mean => Some(ops::own_beside_mean(block, x.clone())),
+            Aggregate::Sum => Some(ops::own_beside_sum(block, x.clone())),
+            Aggregate::Max => None,
+        };
+        if let Some(rows) = beside {
+            return ops::linear(bias, rows, Tensor::cat(vec![own, neigh], 0));
+        }
+        let out = ops::linear(bias, ops::dst_rows(block, x.clone()), own);
+        if commutes {
+            out + self.aggregate.gather(block, product(x, neigh))
         } else {
-            ops::linear(out, self.aggregate.gather(block, x), self.weight_neigh.val())
+            ops::linear(out, self.aggregate.gather(block, x), neigh)
         }
     }
 }

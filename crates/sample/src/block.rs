@@ -1,7 +1,6 @@
-use std::path::Path;
-
 use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
+use crate::relabel::Relabel;
 use crate::{Domain, Error, Frontier, FrontierSampler, Hop, Picks, Result, RngKey, Seeds};
 
 /// The blocks of one batch.
@@ -57,7 +56,16 @@ impl<S: FrontierSampler + ?Sized> BlockSampler for S {
                 });
             }
             // The sources so far are this hop's destinations and keep their numbers.
-            blocks.push(relabel.block(&frontier, self.indices_path())?);
+            let indices = relabel.number(&frontier, self.indices_path())?;
+            // Nobody numbers on from the input layer's sources.
+            let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };
+            blocks.push(Block::new(BlockParts {
+                srcs,
+                indptr: std::mem::take(&mut frontier.indptr),
+                indices,
+                edge_ids: std::mem::take(&mut frontier.edge_ids),
+                weights: frontier.weights.take(),
+            }));
         }
         blocks.reverse();
         scratch.frontier = frontier;
@@ -103,7 +111,14 @@ pub fn to_block(
         let local = relabel.local(node).ok_or(Error::SeedOutOfRange { node, position, n_nodes })?;
         assert_eq!(local.index(), position, "destination {} stands twice", node.0);
     }
-    relabel.block(frontier, None)
+    let indices = relabel.number(frontier, None)?;
+    Ok(Block::new(BlockParts {
+        srcs: std::mem::take(&mut relabel.nodes),
+        indptr: frontier.indptr.clone(),
+        indices,
+        edge_ids: frontier.edge_ids.clone(),
+        weights: frontier.weights.clone(),
+    }))
 }
 
 /// A worker's tables and buffers, used again for each batch. It holds no result: a fresh one gives the
@@ -113,57 +128,4 @@ pub struct Scratch {
     pub(crate) picks: Picks,
     frontier: Frontier,
     relabel: Relabel,
-}
-
-/// Numbers nodes by first appearance. The table holds, for each node of the graph, the stamp of the
-/// batch that numbered it last in the upper half and the number in the lower, so that starting anew
-/// costs nothing. 8 bytes a node.
-#[derive(Debug, Default)]
-struct Relabel {
-    table: Vec<u64>,
-    stamp: u32,
-    /// The nodes numbered so far; a node's number is its position.
-    nodes: Vec<NodeId>,
-}
-
-impl Relabel {
-    fn begin(&mut self, n_nodes: usize) {
-        self.nodes.clear();
-        if self.table.len() != n_nodes || self.stamp == u32::MAX {
-            self.table = vec![0; n_nodes];
-            self.stamp = 0;
-        }
-        self.stamp += 1;
-    }
-
-    /// The node's number, a new one if it has none; `None` when it is not a node of the graph.
-    #[inline]
-    fn local(&mut self, node: NodeId) -> Option<LocalId> {
-        let entry = self.table.get_mut(node.index())?;
-        if (*entry >> 32) as u32 != self.stamp {
-            *entry = u64::from(self.stamp) << 32 | self.nodes.len() as u64;
-            self.nodes.push(node);
-        }
-        Some(LocalId(*entry as u32))
-    }
-
-    /// The frontier in local ids; its destinations are the nodes numbered so far. `file` is where its
-    /// sources come from, to be named in errors.
-    fn block(&mut self, frontier: &Frontier, file: Option<&Path>) -> Result<Block> {
-        let mut indices = Vec::with_capacity(frontier.n_edges());
-        for (&node, edge) in frontier.srcs.iter().zip(&frontier.edge_ids) {
-            let local = self.local(node);
-            indices.push(local.ok_or_else(|| {
-                let (n_nodes, file) = (self.table.len(), file.map(Path::to_owned));
-                Error::NeighborOutOfRange { node, edge: edge.0, n_nodes, file }
-            })?);
-        }
-        Ok(Block::new(BlockParts {
-            srcs: self.nodes.clone(),
-            indptr: frontier.indptr.clone(),
-            indices,
-            edge_ids: frontier.edge_ids.clone(),
-            weights: frontier.weights.clone(),
-        }))
-    }
 }

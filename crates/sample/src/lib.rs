@@ -20,18 +20,22 @@
 mod block;
 mod error;
 mod frontier;
+mod hop;
 mod neighbor;
+mod relabel;
 mod rng;
 mod rule;
 mod seeds;
+mod uniform;
 
 pub use block::{BlockSampler, Sampled, Scratch, to_block};
 pub use error::Error;
 pub use frontier::{Frontier, FrontierSampler, Hop};
 pub use neighbor::{Fanout, FullNeighbors, NeighborSampler};
 pub use rng::{Domain, Draws, NodeKey, ROUNDS, RngKey};
-pub use rule::{Neighbors, PickRule, Picks, Uniform, UniformWithLoop, UniformWithReplacement};
+pub use rule::{Neighbors, PickRule, Picks};
 pub use seeds::Seeds;
+pub use uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,12 +1,11 @@
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{Csc, EdgeId, NodeId};
+use kiln_graph::{Csc, NodeId};
 
+use crate::hop::HopSampler;
 use crate::{
-    Error, Frontier, FrontierSampler, Hop, Neighbors, PickRule, Result, Scratch, Uniform,
-    UniformWithReplacement,
+    Error, Frontier, FrontierSampler, Hop, PickRule, Result, Scratch, Uniform, UniformWithReplacement,
 };
 
 /// How many in-neighbours to pick for each destination of one layer.
@@ -32,7 +31,7 @@ pub struct NeighborSampler<R = Uniform> {
 
 /// What a sampler's blocks carry for each edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EdgeWeights {
+pub(crate) enum EdgeWeights {
     None,
     Stored,
     Scaled,
@@ -125,31 +124,8 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        let fanout = self.fanouts[hop.layer];
-        let wants_weights = self.weights != EdgeWeights::None;
-        let mut writer = FrontierWriter::new(&self.graph, hop.layer, wants_weights, out);
-        for (position, &dst) in dsts.iter().enumerate() {
-            let edges = in_edges(&self.graph, dst, position)?;
-            match fanout {
-                Fanout::All => writer.push_all(edges),
-                Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
-                Fanout::UpTo(_) if edges.is_empty() => {}
-                Fanout::UpTo(fanout) => {
-                    let neighbors = neighbors(&self.graph, dst, edges);
-                    let picks = &mut scratch.picks;
-                    picks.clear();
-                    self.rule.pick(neighbors, hop.key.node(dst), fanout, picks);
-                    picks.sort();
-                    writer.push_picks(neighbors, picks.positions())?;
-                    if self.weights == EdgeWeights::Scaled {
-                        let kept = if self.rule.keeps_self_loops() { neighbors.self_loops() } else { 0..0 };
-                        writer.scale_weights(neighbors.degree(), picks.positions(), kept);
-                    }
-                }
-            }
-            writer.end_destination()?;
-        }
-        Ok(())
+        let (graph, rule, fanout) = (&*self.graph, &self.rule, self.fanouts[hop.layer]);
+        HopSampler { graph, rule, hop, fanout, weights: self.weights }.fill(dsts, &mut scratch.picks, out)
     }
 }
 
@@ -193,100 +169,5 @@ impl FrontierSampler for FullNeighbors {
         out: &mut Frontier,
     ) -> Result<()> {
         self.0.sample_frontier(hop, dsts, scratch, out)
-    }
-}
-
-/// The positions of the edges into `dst`, checked: the graph may be a mapped file that nobody has read.
-#[inline]
-fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
-    let indptr = graph.indptr();
-    if dst.index() >= graph.n_nodes() {
-        return Err(Error::SeedOutOfRange { node: dst, position, n_nodes: graph.n_nodes() });
-    }
-    let (start, end) = (indptr[dst.index()], indptr[dst.index() + 1]);
-    if start > end || end > graph.n_edges() {
-        let (n_edges, file) = (graph.n_edges(), graph.indptr_path().map(Path::to_owned));
-        return Err(Error::BadEdgeRange { node: dst, start, end, n_edges, file });
-    }
-    if end - start > u64::from(u32::MAX) {
-        return Err(Error::DegreeTooLarge { dst, degree: end - start });
-    }
-    Ok(start as usize..end as usize)
-}
-
-#[inline]
-fn neighbors(graph: &Csc, dst: NodeId, edges: Range<usize>) -> Neighbors<'_> {
-    let first_edge = EdgeId(edges.start as u64);
-    Neighbors {
-        weights: graph.weights().map(|weights| &weights[edges.clone()]),
-        edge_types: graph.edge_types().map(|types| &types[edges.clone()]),
-        ..Neighbors::new(dst, &graph.indices()[edges], first_edge)
-    }
-}
-
-/// Fills a frontier destination by destination.
-struct FrontierWriter<'a> {
-    graph: &'a Csc,
-    layer: usize,
-    out: &'a mut Frontier,
-}
-
-impl<'a> FrontierWriter<'a> {
-    fn new(graph: &'a Csc, layer: usize, wants_weights: bool, out: &'a mut Frontier) -> Self {
-        out.indptr.clear();
-        out.indptr.push(0);
-        out.srcs.clear();
-        out.edge_ids.clear();
-        out.weights = wants_weights.then(|| {
-            let mut weights = out.weights.take().unwrap_or_default();
-            weights.clear();
-            weights
-        });
-        Self { graph, layer, out }
-    }
-
-    fn push_all(&mut self, edges: Range<usize>) {
-        self.out.srcs.extend_from_slice(&self.graph.indices()[edges.clone()]);
-        if let (Some(out), Some(weights)) = (&mut self.out.weights, self.graph.weights()) {
-            out.extend_from_slice(&weights[edges.clone()]);
-        }
-        self.out.edge_ids.extend(edges.map(|edge| EdgeId(edge as u64)));
-    }
-
-    /// Appends the picks, which ascend: the last one is the largest.
-    #[inline]
-    fn push_picks(&mut self, neighbors: Neighbors<'_>, picks: &[u32]) -> Result<()> {
-        if let Some(&pick) = picks.last().filter(|&&pick| pick as usize >= neighbors.degree()) {
-            return Err(Error::PickOutOfRange { dst: neighbors.dst, pick, degree: neighbors.degree() });
-        }
-        self.out.srcs.extend(picks.iter().map(|&pick| neighbors.ids[pick as usize]));
-        self.out.edge_ids.extend(picks.iter().map(|&pick| neighbors.edge_id(pick as usize)));
-        if let (Some(out), Some(weights)) = (&mut self.out.weights, neighbors.weights) {
-            out.extend(picks.iter().map(|&pick| weights[pick as usize]));
-        }
-        Ok(())
-    }
-
-    /// Multiplies the weights of the picks pushed last by the number of edges that a pick stands for, but
-    /// for the picks in `kept`, which are not drawn. Where all edges are picked that number is exactly 1.
-    fn scale_weights(&mut self, degree: usize, picks: &[u32], kept: Range<usize>) {
-        let is_drawn = |pick: u32| !kept.contains(&(pick as usize));
-        let n_drawn = picks.iter().filter(|pick| is_drawn(**pick)).count();
-        let factor = ((degree - kept.len()) as f64 / n_drawn as f64) as f32;
-        let Some(weights) = &mut self.out.weights else { return };
-        let first = weights.len() - picks.len();
-        for (weight, &pick) in weights[first..].iter_mut().zip(picks) {
-            if is_drawn(pick) {
-                *weight *= factor;
-            }
-        }
-    }
-
-    #[inline]
-    fn end_destination(&mut self) -> Result<()> {
-        let n_edges = self.out.srcs.len() as u64;
-        let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer: self.layer, n_edges })?;
-        self.out.indptr.push(end);
-        Ok(())
     }
 }

@@ -66,6 +66,16 @@ impl RngKey {
         philox([node, node_type, group, DRAW], self.0)
     }
 
+    /// The draws of [`draw4`](Self::draw4) for `N` groups from `first` on: `words[word][group]`.
+    ///
+    /// The groups are computed side by side, in loops that the compiler makes vectors of, for the
+    /// instructions that the caller is compiled for.
+    #[inline(always)]
+    pub fn draw_groups<const N: usize>(self, node_type: u32, node: u32, first: u32) -> [[u32; N]; 4] {
+        let groups = std::array::from_fn(|group| first.wrapping_add(group as u32));
+        philox_groups([[node; N], [node_type; N], groups, [DRAW; N]], self.0)
+    }
+
     /// The stream of draws that belongs to one node (of type 0).
     #[inline]
     pub fn node(self, node: NodeId) -> NodeKey {
@@ -86,6 +96,13 @@ impl NodeKey {
     #[inline]
     pub fn draws(self) -> Draws {
         Draws { key: self, group: 0, words: [0; 4], n_left: 0 }
+    }
+
+    /// The node's draws from number `16 * batch` on, in order: the same as those of [`draws`](Self::draws).
+    #[inline(always)]
+    pub(crate) fn draw16(self, batch: u32) -> [u32; 16] {
+        let words = self.key.draw_groups::<4>(self.node_type, self.node, 4 * batch);
+        std::array::from_fn(|number| words[number % 4][number / 4])
     }
 }
 
@@ -126,8 +143,8 @@ impl Draws {
     }
 }
 
-#[inline]
-fn mul_hi(a: u32, b: u32) -> u32 {
+#[inline(always)]
+pub(crate) fn mul_hi(a: u32, b: u32) -> u32 {
     ((u64::from(a) * u64::from(b)) >> 32) as u32
 }
 
@@ -147,9 +164,48 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
+/// [`philox`] for `N` counters, given and returned word by word.
+#[inline(always)]
+fn philox_groups<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2]) -> [[u32; N]; 4] {
+    let mut c = counters;
+    let mut k = key;
+    for _ in 0..ROUNDS {
+        let mut next = [[0; N]; 4];
+        for group in 0..N {
+            let one = u64::from(MULTIPLIER[1]) * u64::from(c[2][group]);
+            let other = u64::from(MULTIPLIER[0]) * u64::from(c[0][group]);
+            next[0][group] = (one >> 32) as u32 ^ c[1][group] ^ k[0];
+            next[1][group] = one as u32;
+            next[2][group] = (other >> 32) as u32 ^ c[3][group] ^ k[1];
+            next[3][group] = other as u32;
+        }
+        c = next;
+        k = [k[0].wrapping_add(WEYL[0]), k[1].wrapping_add(WEYL[1])];
+    }
+    c
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_side_by_side_are_the_groups_one_by_one() {
+        for key in [RngKey::new(0), RngKey::new(0x0123_4567_89ab_cdef)] {
+            for (node_type, node, first) in [(0, 0, 0), (0, 42, 7), (3, u32::MAX, u32::MAX - 1)] {
+                let words = key.draw_groups::<5>(node_type, node, first);
+                for group in 0..5 {
+                    let one = key.draw4(node_type, node, first.wrapping_add(group as u32));
+                    assert_eq!(words.map(|word| word[group]), one, "node {node}, group {group}");
+                }
+            }
+            let mut draws = key.node(NodeId(42)).draws();
+            for batch in 0..3 {
+                let expected: [u32; 16] = std::array::from_fn(|_| draws.next_u32());
+                assert_eq!(key.node(NodeId(42)).draw16(batch), expected, "batch {batch}");
+            }
+        }
+    }
 
     /// Known answers of Random123 1.09 (`kat_vectors`, philox4x32 with 7 rounds).
     #[test]

@@ -57,9 +57,9 @@ impl<'a> Neighbors<'a> {
 /// matter: they are put in ascending order afterwards. A position may be picked more than once.
 #[derive(Debug, Clone, Default)]
 pub struct Picks {
-    positions: Vec<u32>,
-    /// A bit for each neighbour, used by rules that pick many.
-    taken: Vec<u64>,
+    pub(crate) positions: Vec<u32>,
+    /// A bit for each neighbour, for rules that ask whether one is picked. All are clear between calls.
+    pub(crate) taken: Vec<u64>,
 }
 
 impl Picks {
@@ -88,9 +88,38 @@ impl Picks {
         self.positions.clear();
     }
 
+    #[inline]
     pub(crate) fn sort(&mut self) {
-        self.positions.sort_unstable();
+        match self.positions.len() {
+            _ if self.positions.is_sorted() => {}
+            ..=16 => sort_by_rank::<16>(&mut self.positions),
+            17..=32 => sort_by_rank::<32>(&mut self.positions),
+            _ => self.positions.sort_unstable(),
+        }
     }
+}
+
+/// Sorts at most `N` numbers: each goes to the place that is the number of those before it.
+#[inline]
+fn sort_by_rank<const N: usize>(numbers: &mut [u32]) {
+    // Signed, because comparing unsigned numbers takes more instructions.
+    let mut keys = [i32::MAX; N];
+    for (key, number) in keys.iter_mut().zip(&*numbers) {
+        *key = (*number ^ 1 << 31) as i32;
+    }
+    let mut ranks = [0_u32; N];
+    for (other_place, &other) in keys.iter().enumerate() {
+        for place in 0..N {
+            // Equal numbers keep their order, so that each has a place of its own.
+            let is_before = if other_place < place { other <= keys[place] } else { other < keys[place] };
+            ranks[place] += u32::from(is_before);
+        }
+    }
+    let mut sorted = [0; N];
+    for (key, rank) in keys.iter().zip(ranks) {
+        sorted[rank as usize % N] = *key as u32 ^ 1 << 31;
+    }
+    numbers.copy_from_slice(&sorted[..numbers.len()]);
 }
 
 /// Which of one destination's neighbours to pick. A rule is a pure function of what it is given, so that
@@ -117,118 +146,5 @@ where
 {
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
         self(neighbors, key, fanout, picks);
-    }
-}
-
-/// `min(fanout, degree)` distinct neighbours, each set of that size being equally likely.
-///
-/// The picks are Floyd's (Bentley and Floyd 1987, "Programming pearls: a sample of brilliance"): one
-/// draw for each pick, whatever the degree.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Uniform;
-
-impl PickRule for Uniform {
-    #[inline]
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        pick_uniformly(neighbors.degree() as u32, fanout, key, picks);
-    }
-}
-
-/// The destination's self loop, if it has one, and [`Uniform`]'s picks among its other neighbours: what
-/// models want that count a node among its own neighbours ([`kiln_graph::gcn_norm`]).
-///
-/// The loop does not count for the fanout and takes no draw: positions are drawn as if the node had no
-/// loop, and those from the loop's position on move behind it. A node without a loop gets exactly what
-/// [`Uniform`] picks. Parallel loops are all kept. Neighbours must ascend
-/// ([`Neighbors::self_loops`]).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct UniformWithLoop;
-
-impl PickRule for UniformWithLoop {
-    #[inline]
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        let loops = neighbors.self_loops();
-        let (start, n_loops) = (loops.start as u32, loops.len() as u32);
-        let n_before = picks.len();
-        pick_uniformly(neighbors.degree() as u32 - n_loops, fanout, key, picks);
-        if 0 < n_loops {
-            for pick in picks.positions[n_before..].iter_mut().filter(|pick| start <= **pick) {
-                *pick += n_loops;
-            }
-            picks.positions.extend(start..start + n_loops);
-        }
-    }
-
-    fn keeps_self_loops(&self) -> bool {
-        true
-    }
-}
-
-/// `fanout` independent neighbours, each equally likely; the same one may come more than once.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct UniformWithReplacement;
-
-impl PickRule for UniformWithReplacement {
-    #[inline]
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        let degree = neighbors.degree() as u32;
-        let mut draws = key.draws();
-        picks.positions.extend((0..fanout).map(|_| draws.below(degree)));
-    }
-}
-
-/// Up to this many picks, looking through them all is faster than a bit for each neighbour.
-const LINEAR_SEARCH: u32 = 48;
-
-/// `min(fanout, degree)` distinct positions below `degree`.
-#[inline]
-fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
-    if degree <= fanout {
-        picks.positions.extend(0..degree);
-    } else if fanout <= LINEAR_SEARCH {
-        floyd(degree, fanout, key, picks);
-    } else {
-        floyd_with_bits(degree, fanout, key, picks);
-    }
-}
-
-#[inline]
-fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
-    let mut draws = key.draws();
-    for last in degree - fanout..degree {
-        let drawn = draws.below(last + 1);
-        let pick = if picks.positions.contains(&drawn) { last } else { drawn };
-        picks.positions.push(pick);
-    }
-}
-
-/// The same picks as [`floyd`], found through a bit for each neighbour.
-fn floyd_with_bits(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
-    let mut draws = key.draws();
-    picks.taken.clear();
-    picks.taken.resize(degree.div_ceil(64) as usize, 0);
-    for last in degree - fanout..degree {
-        let drawn = draws.below(last + 1);
-        let drawn_is_taken = picks.taken[drawn as usize / 64] >> (drawn % 64) & 1 == 1;
-        let pick = if drawn_is_taken { last } else { drawn };
-        picks.taken[pick as usize / 64] |= 1 << (pick % 64);
-        picks.positions.push(pick);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::RngKey;
-
-    #[test]
-    fn floyd_with_bits_picks_what_floyd_picks() {
-        for node in 0..200 {
-            let key = RngKey::new(7).node(NodeId(node));
-            let (mut plain, mut bits) = (Picks::default(), Picks::default());
-            floyd(1000 + node, 60, key, &mut plain);
-            floyd_with_bits(1000 + node, 60, key, &mut bits);
-            assert_eq!(plain.positions, bits.positions, "node {node}");
-        }
     }
 }

@@ -11,6 +11,7 @@
 //! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
 //! ```
 
+mod adam;
 mod checkpoint;
 mod classification;
 mod counts;

@@ -1,5 +1,6 @@
-use burn::optim::{AdamConfig, AdamWConfig, ModuleOptimizer, decay::WeightDecayConfig};
+use burn::optim::ModuleOptimizer;
 
+use crate::adam::{Adam, Decay};
 use crate::{Error, Result};
 
 /// Which update rule.
@@ -50,6 +51,7 @@ impl OptimizerConfig {
         self.learning_rate * factor.powi(n_steps)
     }
 
+    const BETAS: [f32; 2] = [0.9, 0.999];
     const EPSILON: f32 = 1e-8;
 
     /// Checks the numbers and makes Burn's optimizer.
@@ -74,14 +76,10 @@ impl OptimizerConfig {
             }
         }
         let decay = self.weight_decay as f32;
-        Ok(match self.kind {
-            Optimizer::Adam => {
-                let decay = (decay > 0.0).then(|| WeightDecayConfig::new(decay));
-                AdamConfig::new().with_epsilon(Self::EPSILON).with_weight_decay(decay).init()
-            }
-            Optimizer::AdamW => {
-                AdamWConfig::new().with_epsilon(Self::EPSILON).with_weight_decay(decay).init()
-            }
-        })
+        let decay = match self.kind {
+            Optimizer::Adam => Decay::OfGradient(decay),
+            Optimizer::AdamW => Decay::OfParameters(decay),
+        };
+        Ok(Adam { betas: Self::BETAS, epsilon: Self::EPSILON, decay }.into())
     }
 }

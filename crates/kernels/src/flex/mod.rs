@@ -2,11 +2,13 @@
 //!
 //! Other element types than f32 go through the reference.
 
+mod adam;
 mod dense;
 mod dropout;
 mod fill;
 mod philox;
 mod segment;
+mod sum;
 
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
@@ -18,8 +20,9 @@ use crate::adjoint::{ArgMax, BlockAdjoints};
 use crate::block::Adjacency;
 use crate::extension::BlockOps;
 use crate::flex::segment::{Rows, Segments};
+use crate::flex::sum::{Own, Sum};
 use crate::launch::{count_direct, count_reference};
-use crate::ops::Keep;
+use crate::ops::{AdamStep, Keep, Reduce};
 use crate::reference;
 
 /// Runs the direct body for f32 tensors and the reference for others.
@@ -39,7 +42,16 @@ impl BlockOps for Flex {
     fn neighbor_sum(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::neighbor_sum(&block, x), {
             let x = contiguous(x);
-            matrix(segment::sum(by_dst(&block), rows(&x), |_, _| 1.0, false), block.n_dst, &x)
+            summed(
+                block.n_dst,
+                Sum {
+                    segments: by_dst(&block),
+                    x: rows(&x),
+                    factor: |_, _| 1.0,
+                    mean: false,
+                    own: Own::Alone,
+                },
+            )
         })
     }
 
@@ -51,14 +63,27 @@ impl BlockOps for Flex {
         direct_or_reference!(x, reference::neighbor_weighted_sum(&block, x, weights), {
             let (x, weights) = (contiguous(x), contiguous(weights));
             let weights = floats(&weights);
-            matrix(segment::sum(by_dst(&block), rows(&x), |edge, _| weights[edge], false), block.n_dst, &x)
+            let factor = |edge: usize, _| weights[edge];
+            summed(
+                block.n_dst,
+                Sum { segments: by_dst(&block), x: rows(&x), factor, mean: false, own: Own::Alone },
+            )
         })
     }
 
     fn neighbor_mean(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::neighbor_mean(&block, x), {
             let x = contiguous(x);
-            matrix(segment::sum(by_dst(&block), rows(&x), |_, _| 1.0, true), block.n_dst, &x)
+            summed(
+                block.n_dst,
+                Sum {
+                    segments: by_dst(&block),
+                    x: rows(&x),
+                    factor: |_, _| 1.0,
+                    mean: true,
+                    own: Own::Alone,
+                },
+            )
         })
     }
 
@@ -66,6 +91,25 @@ impl BlockOps for Flex {
         direct_or_reference!(x, reference::neighbor_max(&block, x), {
             let x = contiguous(x);
             matrix(segment::max(by_dst(&block), rows(&x)), block.n_dst, &x)
+        })
+    }
+
+    fn own_beside(block: Adjacency<Self>, x: FloatTensor<Self>, reduce: Reduce) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::own_beside(&block, x, reduce), {
+            let x = contiguous(x);
+            let (segments, mean, own) = (by_dst(&block), reduce == Reduce::Mean, Own::Beside(rows(&x)));
+            summed(block.n_dst, Sum { segments, x: rows(&x), factor: |_, _| 1.0, mean, own })
+        })
+    }
+
+    fn own_plus_sum(block: Adjacency<Self>, x: FloatTensor<Self>, own_weight: f32) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::own_plus_sum(&block, x, own_weight), {
+            let x = contiguous(x);
+            let own = Own::Plus { rows: rows(&x), n_rows: block.n_dst, weight: own_weight };
+            summed(
+                block.n_dst,
+                Sum { segments: by_dst(&block), x: rows(&x), factor: |_, _| 1.0, mean: false, own },
+            )
         })
     }
 
@@ -107,10 +151,38 @@ impl BlockOps for Flex {
             } else {
                 let base = contiguous(base);
                 let row = floats(&base);
-                let mut sum = fill::copied_rows(n_rows, row.len(), |_, columns| Some(&row[columns]));
-                dense::add_product(&mut sum, dense_matrix(&x), dense_matrix(&weight));
-                matrix(sum, n_rows, &base)
+                matrix(dense::add_row(row, dense_matrix(&x), dense_matrix(&weight)), n_rows, &base)
             }
+        })
+    }
+
+    fn decayed_mean(means: FloatTensor<Self>, values: FloatTensor<Self>, decay: f32) -> FloatTensor<Self> {
+        direct_or_reference!(means, reference::decayed_mean::<Self>(means, values, decay), {
+            let values = contiguous(values);
+            changed(means, |means| adam::decayed_mean(means, floats(&values), decay))
+        })
+    }
+
+    fn decayed_mean_square(
+        means: FloatTensor<Self>,
+        values: FloatTensor<Self>,
+        decay: f32,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(means, reference::decayed_mean_square::<Self>(means, values, decay), {
+            let values = contiguous(values);
+            changed(means, |means| adam::decayed_mean_square(means, floats(&values), decay))
+        })
+    }
+
+    fn adam_parameters(
+        values: FloatTensor<Self>,
+        means: FloatTensor<Self>,
+        mean_squares: FloatTensor<Self>,
+        step: AdamStep,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(values, reference::adam_parameters::<Self>(values, means, mean_squares, step), {
+            let (means, squares) = (contiguous(means), contiguous(mean_squares));
+            changed(values, |values| adam::parameters(values, floats(&means), floats(&squares), &step))
         })
     }
 }
@@ -119,7 +191,16 @@ impl BlockAdjoints for Flex {
     fn neighbor_sum_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::neighbor_sum_adjoint(block, grad), {
             let grad = contiguous(grad);
-            matrix(segment::sum(by_src(block), rows(&grad), |_, _| 1.0, false), block.n_src, &grad)
+            summed(
+                block.n_src,
+                Sum {
+                    segments: by_src(block),
+                    x: rows(&grad),
+                    factor: |_, _| 1.0,
+                    mean: false,
+                    own: Own::Alone,
+                },
+            )
         })
     }
 
@@ -131,8 +212,11 @@ impl BlockAdjoints for Flex {
         direct_or_reference!(grad, reference::neighbor_weighted_sum_adjoint(block, grad, weights), {
             let (grad, weights) = (contiguous(grad), contiguous(weights));
             let (edges, weights) = (ints(&block.out_edges), floats(&weights));
-            let weight = |position: usize, _| weights[edges[position] as usize];
-            matrix(segment::sum(by_src(block), rows(&grad), weight, false), block.n_src, &grad)
+            let factor = |position: usize, _| weights[edges[position] as usize];
+            summed(
+                block.n_src,
+                Sum { segments: by_src(block), x: rows(&grad), factor, mean: false, own: Own::Alone },
+            )
         })
     }
 
@@ -151,9 +235,45 @@ impl BlockAdjoints for Flex {
     fn neighbor_mean_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::neighbor_mean_adjoint(block, grad), {
             let grad = contiguous(grad);
-            let starts = ints(&block.indptr);
-            let share = |_, dst: usize| 1.0 / (starts[dst + 1] - starts[dst]) as f32;
-            matrix(segment::sum(by_src(block), rows(&grad), share, false), block.n_src, &grad)
+            let factor = share(block);
+            summed(
+                block.n_src,
+                Sum { segments: by_src(block), x: rows(&grad), factor, mean: false, own: Own::Alone },
+            )
+        })
+    }
+
+    fn own_beside_adjoint(
+        block: &Adjacency<Self>,
+        grad: FloatTensor<Self>,
+        reduce: Reduce,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::own_beside_adjoint(block, grad, reduce), {
+            let grad = contiguous(grad);
+            let (left, right) = halves(&grad);
+            let own = Own::Plus { rows: left, n_rows: block.n_dst, weight: 1.0 };
+            let (segments, x) = (by_src(block), right);
+            match reduce {
+                Reduce::Sum => summed(block.n_src, Sum { segments, x, factor: |_, _| 1.0, mean: false, own }),
+                Reduce::Mean => {
+                    summed(block.n_src, Sum { segments, x, factor: share(block), mean: false, own })
+                }
+            }
+        })
+    }
+
+    fn own_plus_sum_adjoint(
+        block: &Adjacency<Self>,
+        grad: FloatTensor<Self>,
+        own_weight: f32,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::own_plus_sum_adjoint(block, grad, own_weight), {
+            let grad = contiguous(grad);
+            let own = Own::Plus { rows: rows(&grad), n_rows: block.n_dst, weight: own_weight };
+            summed(
+                block.n_src,
+                Sum { segments: by_src(block), x: rows(&grad), factor: |_, _| 1.0, mean: false, own },
+            )
         })
     }
 
@@ -204,7 +324,7 @@ impl BlockAdjoints for Flex {
     fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::linear_weight_adjoint::<Self>(x, grad), {
             let (x, grad) = (contiguous(x), contiguous(grad));
-            let values = dense::product(dense_matrix(&x).transposed(), dense_matrix(&grad));
+            let values = dense::weight_gradient(dense_matrix(&x), dense_matrix(&grad));
             matrix(values, x.shape()[1], &grad)
         })
     }
@@ -231,24 +351,28 @@ fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     if x.as_slice::<f32>().is_some() { x } else { x.to_contiguous() }
 }
 
-/// Changes the tensor's values where they are, or in a copy if something else refers to them. `change`
-/// is given the values, row by row, and the width of a row.
-fn in_place(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32], usize)) -> FloatTensor<Flex> {
-    let [n_rows, width] = x.shape().dims();
+/// Changes the tensor's values where they are, or in a copy if something else refers to them.
+fn changed(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32])) -> FloatTensor<Flex> {
     let mut x = contiguous(x);
     // A view of a part of a larger tensor is copied, so that the rest is left alone and not kept.
-    let is_whole = x.storage::<f32>().len() == n_rows * width;
+    let is_whole = x.storage::<f32>().len() == x.shape().num_elements();
     match x.try_storage_mut::<f32>().filter(|_| is_whole) {
         Some(values) => {
-            change(values, width);
+            change(values);
             x
         }
         None => {
             let mut values = floats(&x).to_vec();
-            change(&mut values, width);
-            matrix(values, n_rows, &x)
+            change(&mut values);
+            FloatTensor::<Flex>::from_data(TensorData::new(values, x.shape()))
         }
     }
+}
+
+/// The same for a matrix: `change` is given the values, row by row, and the width of a row.
+fn in_place(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32], usize)) -> FloatTensor<Flex> {
+    let width = x.shape()[1];
+    changed(x, |values| change(values, width))
 }
 
 fn dense_matrix(x: &FloatTensor<Flex>) -> dense::Matrix<'_> {
@@ -272,8 +396,27 @@ fn matrix(values: Vec<f32>, n_rows: usize, like: &FloatTensor<Flex>) -> FloatTen
     FloatTensor::<Flex>::from_data(TensorData::new(values, [n_rows, like.shape()[1]]))
 }
 
+/// A matrix of the sums.
+fn summed<F: Fn(usize, usize) -> f32 + Sync>(n_rows: usize, sum: Sum<'_, F>) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(sum.run(), [n_rows, sum.width()]))
+}
+
+/// What a destination's row is multiplied by on the way back from its mean.
+fn share(block: &Adjacency<Flex>) -> impl Fn(usize, usize) -> f32 + Sync {
+    let starts = ints(&block.indptr);
+    |_, dst| 1.0 / (starts[dst + 1] - starts[dst]) as f32
+}
+
 fn rows(x: &FloatTensor<Flex>) -> Rows<'_> {
-    Rows { values: floats(x), width: x.shape()[1] }
+    let width = x.shape()[1];
+    Rows { values: floats(x), first: 0, width, stride: width }
+}
+
+/// The first half of the columns, and the second.
+fn halves(x: &FloatTensor<Flex>) -> (Rows<'_>, Rows<'_>) {
+    let stride = x.shape()[1];
+    let half = |first| Rows { values: floats(x), first, width: stride / 2, stride };
+    (half(0), half(stride / 2))
 }
 
 fn by_dst(block: &Adjacency<Flex>) -> Segments<'_> {

@@ -22,57 +22,35 @@ pub(super) struct Segments<'a> {
 }
 
 impl Segments<'_> {
-    fn of(&self, row: usize) -> Range<usize> {
+    pub(super) fn of(&self, row: usize) -> Range<usize> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 }
 
-/// Rows of a matrix, `[n, width]`.
+/// Some columns of the rows of a matrix: `width` from the column `first` on, of `stride` that a row has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) values: &'a [f32],
+    pub(super) first: usize,
     pub(super) width: usize,
+    pub(super) stride: usize,
 }
 
 impl<'a> Rows<'a> {
     #[inline]
     pub(super) fn row(&self, row: usize, columns: &Range<usize>) -> &'a [f32] {
-        &self.values[row * self.width + columns.start..row * self.width + columns.end]
+        let start = row * self.stride + self.first;
+        &self.values[start + columns.start..start + columns.end]
     }
 
     /// Asks for the row of the item that comes a few edges later, if there is one.
     #[inline]
-    fn ask_ahead(&self, items: &[i32], position: usize, columns: &Range<usize>) {
+    pub(super) fn ask_ahead(&self, items: &[i32], position: usize, columns: &Range<usize>) {
         if let Some(&item) = items.get(position + AHEAD) {
-            prefetch_range(self.values, item as usize * self.width + columns.start, columns.len());
+            let start = item as usize * self.stride + self.first;
+            prefetch_range(self.values, start + columns.start, columns.len());
         }
     }
-}
-
-/// Each row's sum over its items of the item's row of `x`, times `factor(position, item)`; divided by
-/// the number of items if `mean`.
-pub(super) fn sum(
-    segments: Segments<'_>,
-    x: Rows<'_>,
-    factor: impl Fn(usize, usize) -> f32 + Sync,
-    mean: bool,
-) -> Vec<f32> {
-    let body = |row: usize, columns: Range<usize>, out: &mut [f32], _: &mut [()]| {
-        let edges = segments.of(row);
-        for position in edges.clone() {
-            x.ask_ahead(segments.items, position, &columns);
-            let item = segments.items[position] as usize;
-            let factor = factor(position, item);
-            for (sum, value) in out.iter_mut().zip(x.row(item, &columns)) {
-                *sum += factor * value;
-            }
-        }
-        if mean && 1 < edges.len() {
-            let degree = edges.len() as f32;
-            out.iter_mut().for_each(|sum| *sum /= degree);
-        }
-    };
-    fill_rows(segments.indptr, x.width, (0.0, ()), body).0
 }
 
 /// Each row's largest value in each column over its items' rows of `x`, 0 without items.

@@ -5,7 +5,7 @@ use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
 use kiln_sample::{Domain, RngKey};
 
-use crate::ops::Keep;
+use crate::ops::{Keep, Reduce};
 use crate::reference;
 use crate::{DeviceBlock, DeviceSegments};
 
@@ -44,6 +44,24 @@ pub fn segment_mean(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
 /// The reference of [`crate::ops::segment_max`].
 pub fn segment_max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(reference::neighbor_max::<Dispatch>(&segments.adjacency(), x.into_dispatch()))
+}
+
+/// The reference of [`crate::ops::own_beside_mean`].
+pub fn own_beside_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    let (block, x) = (block.adjacency(), x.into_dispatch());
+    Tensor::from_dispatch(reference::own_beside::<Dispatch>(&block, x, Reduce::Mean))
+}
+
+/// The reference of [`crate::ops::own_beside_sum`].
+pub fn own_beside_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    let (block, x) = (block.adjacency(), x.into_dispatch());
+    Tensor::from_dispatch(reference::own_beside::<Dispatch>(&block, x, Reduce::Sum))
+}
+
+/// The reference of [`crate::ops::own_plus_sum`].
+pub fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>, own_weight: f32) -> Tensor<2> {
+    let (block, x) = (block.adjacency(), x.into_dispatch());
+    Tensor::from_dispatch(reference::own_plus_sum::<Dispatch>(&block, x, own_weight))
 }
 
 /// The reference of [`crate::ops::dst_rows`].

@@ -1,0 +1,189 @@
+use std::ops::Range;
+use std::path::Path;
+
+use kiln_graph::{Csc, EdgeId, NodeId};
+use kiln_mem::{prefetch, prefetch_far, prefetch_range};
+
+use crate::neighbor::EdgeWeights;
+use crate::{Error, Fanout, Frontier, Hop, Neighbors, PickRule, Picks, Result};
+
+/// Picks one hop's edges, in groups of destinations.
+///
+/// Nearly every read is of a random place in memory, and a processor waits for many of them in the time of
+/// one. So a group goes through three phases, each of which asks for what the next one reads while other
+/// groups are worked on: its places in `indptr` are asked for, its edges are picked and their places in
+/// `indices` asked for, its sources are read.
+pub(crate) struct HopSampler<'a, R> {
+    pub(crate) graph: &'a Csc,
+    pub(crate) rule: &'a R,
+    pub(crate) hop: Hop,
+    pub(crate) fanout: Fanout,
+    pub(crate) weights: EdgeWeights,
+}
+
+/// The most destinations of a group.
+const GROUP: usize = 64;
+
+/// About the most edges of a group, whose lines should stay in the nearest caches until they are read.
+const GROUP_EDGES: usize = 1024;
+
+impl<R: PickRule> HopSampler<'_, R> {
+    /// Fills `out` with the edges picked for `dsts`.
+    pub(crate) fn fill(&self, dsts: &[NodeId], picks: &mut Picks, out: &mut Frontier) -> Result<()> {
+        let edges_per_dst = self.edges_per_dst();
+        self.begin(dsts.len(), edges_per_dst, out);
+        let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
+        self.ask_for_ranges(&dsts[..group.min(dsts.len())]);
+        let mut picked = 0..0;
+        for first in (0..dsts.len()).step_by(group) {
+            let (end, next_end) = ((first + group).min(dsts.len()), (first + 2 * group).min(dsts.len()));
+            self.ask_for_ranges(&dsts[end..next_end]);
+            for position in first..end {
+                self.pick(dsts[position], position, picks, out)?;
+            }
+            self.read(picked.clone(), out);
+            picked = picked.end..out.edge_ids.len();
+        }
+        self.read(picked, out);
+        Ok(())
+    }
+
+    /// About how many edges a destination will have, from the mean over the graph.
+    fn edges_per_dst(&self) -> usize {
+        let mean = self.graph.n_edges().div_ceil(self.graph.n_nodes().max(1) as u64) as usize;
+        match self.fanout {
+            Fanout::All => mean,
+            Fanout::UpTo(fanout) => mean.min(fanout as usize),
+        }
+    }
+
+    fn begin(&self, n_dst: usize, edges_per_dst: usize, out: &mut Frontier) {
+        let n_edges = n_dst * edges_per_dst;
+        out.indptr.clear();
+        out.indptr.reserve(n_dst + 1);
+        out.indptr.push(0);
+        out.srcs.clear();
+        out.srcs.reserve(n_edges);
+        out.edge_ids.clear();
+        out.edge_ids.reserve(n_edges);
+        out.weights = (self.weights != EdgeWeights::None).then(|| {
+            let mut weights = out.weights.take().unwrap_or_default();
+            weights.clear();
+            weights.reserve(n_edges);
+            weights
+        });
+    }
+
+    fn ask_for_ranges(&self, dsts: &[NodeId]) {
+        for dst in dsts {
+            prefetch(self.graph.indptr(), dst.index());
+            prefetch(self.graph.indptr(), dst.index() + 1);
+        }
+    }
+
+    /// Picks one destination's edges, appends their ids, and asks for what [`read`](Self::read) reads.
+    #[inline]
+    fn pick(&self, dst: NodeId, position: usize, picks: &mut Picks, out: &mut Frontier) -> Result<()> {
+        let edges = in_edges(self.graph, dst, position)?;
+        match self.fanout {
+            Fanout::All => self.take_all(edges, out),
+            Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
+            Fanout::UpTo(_) if edges.is_empty() => {}
+            Fanout::UpTo(fanout) => {
+                let neighbors = neighbors(self.graph, dst, edges);
+                picks.clear();
+                self.rule.pick(neighbors, self.hop.key.node(dst), fanout, picks);
+                picks.sort();
+                self.take_picks(neighbors, picks.positions(), out)?;
+            }
+        }
+        let n_edges = out.edge_ids.len() as u64;
+        let end =
+            u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer: self.hop.layer, n_edges })?;
+        out.indptr.push(end);
+        Ok(())
+    }
+
+    fn take_all(&self, edges: Range<usize>, out: &mut Frontier) {
+        // A processor follows a longer run by itself.
+        let n_asked = edges.len().min(GROUP_EDGES);
+        prefetch_range(self.graph.indices(), edges.start, n_asked);
+        if let (Some(out), Some(weights)) = (&mut out.weights, self.graph.weights()) {
+            prefetch_range(weights, edges.start, n_asked);
+            out.resize(out.len() + edges.len(), 1.0);
+        }
+        out.edge_ids.extend(edges.map(|edge| EdgeId(edge as u64)));
+    }
+
+    /// Takes the picks, which ascend: the last one is the largest.
+    #[inline]
+    fn take_picks(&self, neighbors: Neighbors<'_>, picks: &[u32], out: &mut Frontier) -> Result<()> {
+        if let Some(&pick) = picks.last().filter(|&&pick| pick as usize >= neighbors.degree()) {
+            return Err(Error::PickOutOfRange { dst: neighbors.dst, pick, degree: neighbors.degree() });
+        }
+        for &pick in picks {
+            prefetch_far(neighbors.ids, pick as usize);
+        }
+        out.edge_ids.extend(picks.iter().map(|&pick| neighbors.edge_id(pick as usize)));
+        if let (Some(out), Some(weights)) = (&mut out.weights, neighbors.weights) {
+            for &pick in picks {
+                prefetch_far(weights, pick as usize);
+            }
+            self.push_factors(neighbors, picks, out);
+        }
+        Ok(())
+    }
+
+    /// What each pick's weight is to be multiplied by: the number of edges that a pick stands for, but 1 for
+    /// the loops that the rule keeps, which are not drawn. Where all edges are picked it is exactly 1.
+    fn push_factors(&self, neighbors: Neighbors<'_>, picks: &[u32], factors: &mut Vec<f32>) {
+        if self.weights == EdgeWeights::Stored {
+            return factors.resize(factors.len() + picks.len(), 1.0);
+        }
+        let kept = if self.rule.keeps_self_loops() { neighbors.self_loops() } else { 0..0 };
+        let is_drawn = |pick: u32| !kept.contains(&(pick as usize));
+        let n_drawn = picks.iter().filter(|pick| is_drawn(**pick)).count();
+        let factor = ((neighbors.degree() - kept.len()) as f64 / n_drawn as f64) as f32;
+        factors.extend(picks.iter().map(|&pick| if is_drawn(pick) { factor } else { 1.0 }));
+    }
+
+    /// Reads the sources of the edges picked at `picked`, and their weights.
+    fn read(&self, picked: Range<usize>, out: &mut Frontier) {
+        let edge_ids = &out.edge_ids[picked.clone()];
+        let indices = self.graph.indices();
+        out.srcs.extend(edge_ids.iter().map(|edge| indices[edge.index()]));
+        if let (Some(out), Some(weights)) = (&mut out.weights, self.graph.weights()) {
+            for (factor, edge) in out[picked].iter_mut().zip(edge_ids) {
+                *factor *= weights[edge.index()];
+            }
+        }
+    }
+}
+
+/// The positions of the edges into `dst`, checked: the graph may be a mapped file that nobody has read.
+#[inline]
+fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
+    let indptr = graph.indptr();
+    if dst.index() >= graph.n_nodes() {
+        return Err(Error::SeedOutOfRange { node: dst, position, n_nodes: graph.n_nodes() });
+    }
+    let (start, end) = (indptr[dst.index()], indptr[dst.index() + 1]);
+    if start > end || end > graph.n_edges() {
+        let (n_edges, file) = (graph.n_edges(), graph.indptr_path().map(Path::to_owned));
+        return Err(Error::BadEdgeRange { node: dst, start, end, n_edges, file });
+    }
+    if end - start > u64::from(u32::MAX) {
+        return Err(Error::DegreeTooLarge { dst, degree: end - start });
+    }
+    Ok(start as usize..end as usize)
+}
+
+#[inline]
+fn neighbors(graph: &Csc, dst: NodeId, edges: Range<usize>) -> Neighbors<'_> {
+    let first_edge = EdgeId(edges.start as u64);
+    Neighbors {
+        weights: graph.weights().map(|weights| &weights[edges.clone()]),
+        edge_types: graph.edge_types().map(|types| &types[edges.clone()]),
+        ..Neighbors::new(dst, &graph.indices()[edges], first_edge)
+    }
+}

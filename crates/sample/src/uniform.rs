@@ -1,0 +1,180 @@
+use crate::rng::mul_hi;
+use crate::{Neighbors, NodeKey, PickRule, Picks};
+
+/// `min(fanout, degree)` distinct neighbours, each set of that size being equally likely.
+///
+/// The picks are Floyd's (Bentley and Floyd 1987, "Programming pearls: a sample of brilliance"): one
+/// draw for each pick, whatever the degree.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Uniform;
+
+impl PickRule for Uniform {
+    #[inline]
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+        pick_uniformly(neighbors.degree() as u32, fanout, key, picks);
+    }
+}
+
+/// The destination's self loop, if it has one, and [`Uniform`]'s picks among its other neighbours: what
+/// models want that count a node among its own neighbours ([`kiln_graph::gcn_norm`]).
+///
+/// The loop does not count for the fanout and takes no draw: positions are drawn as if the node had no
+/// loop, and those from the loop's position on move behind it. A node without a loop gets exactly what
+/// [`Uniform`] picks. Parallel loops are all kept. Neighbours must ascend
+/// ([`Neighbors::self_loops`]).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UniformWithLoop;
+
+impl PickRule for UniformWithLoop {
+    #[inline]
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+        let loops = neighbors.self_loops();
+        let (start, n_loops) = (loops.start as u32, loops.len() as u32);
+        let n_before = picks.len();
+        pick_uniformly(neighbors.degree() as u32 - n_loops, fanout, key, picks);
+        if 0 < n_loops {
+            for pick in picks.positions[n_before..].iter_mut().filter(|pick| start <= **pick) {
+                *pick += n_loops;
+            }
+            picks.positions.extend(start..start + n_loops);
+        }
+    }
+
+    fn keeps_self_loops(&self) -> bool {
+        true
+    }
+}
+
+/// `fanout` independent neighbours, each equally likely; the same one may come more than once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UniformWithReplacement;
+
+impl PickRule for UniformWithReplacement {
+    #[inline]
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+        let degree = neighbors.degree() as u32;
+        for first in (0..fanout).step_by(BATCH) {
+            let drawn = key.draw16(first / BATCH as u32).map(|draw| mul_hi(draw, degree));
+            picks.positions.extend_from_slice(&drawn[..(fanout - first).min(BATCH as u32) as usize]);
+        }
+    }
+}
+
+/// Draws that are made at once.
+const BATCH: usize = 16;
+
+/// Up to this many picks, looking through them all finds whether a neighbour is among them.
+const LINEAR_SEARCH: u32 = 48;
+
+/// Up to this many neighbours, one word has a bit for each.
+const WORD: u32 = 64;
+
+/// `min(fanout, degree)` distinct positions below `degree`.
+#[inline]
+fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+    if degree <= fanout {
+        picks.positions.extend(0..degree);
+    } else if !picks.is_empty() && fanout <= LINEAR_SEARCH {
+        // Here it also matters what the caller has picked before.
+        floyd(degree, fanout, key, picks);
+    } else if degree <= WORD {
+        floyd_in_a_word(degree, fanout, key, picks);
+    } else {
+        floyd_with_bits(degree, fanout, key, picks);
+    }
+}
+
+/// Floyd's picks, plainly: what the others are compared with.
+fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+    let mut draws = key.draws();
+    for last in degree - fanout..degree {
+        let drawn = draws.below(last + 1);
+        let pick = if picks.positions.contains(&drawn) { last } else { drawn };
+        picks.positions.push(pick);
+    }
+}
+
+/// The same picks as [`floyd`] for at most 64 neighbours, in ascending order.
+#[inline]
+fn floyd_in_a_word(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+    let mut taken = 0_u64;
+    for_each_drawn(degree, fanout, key, |last, drawn| {
+        let bit = 1 << drawn;
+        taken |= if taken & bit == 0 { bit } else { 1 << last };
+    });
+    picks.positions.extend((0..fanout).map(|_| {
+        let pick = taken.trailing_zeros();
+        taken &= taken.wrapping_sub(1);
+        pick
+    }));
+}
+
+/// The same picks as [`floyd`], found through a bit for each neighbour.
+#[inline]
+fn floyd_with_bits(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+    let Picks { positions, taken } = picks;
+    let n_words = degree.div_ceil(64) as usize;
+    if taken.len() < n_words {
+        taken.resize(n_words, 0);
+    }
+    let first = positions.len();
+    for_each_drawn(degree, fanout, key, |last, drawn| {
+        let is_taken = taken[drawn as usize / 64] >> (drawn % 64) & 1 == 1;
+        let pick = if is_taken { last } else { drawn };
+        taken[pick as usize / 64] |= 1 << (pick % 64);
+        positions.push(pick);
+    });
+    for pick in &positions[first..] {
+        taken[*pick as usize / 64] = 0;
+    }
+}
+
+/// Calls `act` with each `last` of Floyd's method and the number drawn for it.
+#[inline(always)]
+fn for_each_drawn(degree: u32, fanout: u32, key: NodeKey, mut act: impl FnMut(u32, u32)) {
+    let first_last = degree - fanout;
+    for batch in 0..fanout.div_ceil(BATCH as u32) {
+        let first = first_last + batch * BATCH as u32;
+        let draws = key.draw16(batch);
+        let drawn: [u32; BATCH] = std::array::from_fn(|i| mul_hi(draws[i], first.wrapping_add(i as u32 + 1)));
+        let n = ((degree - first) as usize).min(BATCH);
+        for (last, &drawn) in (first..).zip(&drawn[..n]) {
+            act(last, drawn);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_graph::NodeId;
+
+    use super::*;
+    use crate::RngKey;
+
+    #[test]
+    fn all_ways_to_pick_give_floyds_picks() {
+        let mut picks = Picks::default();
+        for node in 0..200 {
+            let key = RngKey::new(7).node(NodeId(node));
+            for (degree, fanout) in
+                [(2, 1), (64, 16), (64, 17), (64, 63), (40 + node % 20, 33), (65, 15), (1000 + node, 60)]
+            {
+                let mut plain = Picks::default();
+                floyd(degree, fanout, key, &mut plain);
+                picks.clear();
+                floyd_with_bits(degree, fanout, key, &mut picks);
+                assert_eq!(plain.positions, picks.positions, "{fanout} of {degree} of node {node} with bits");
+                assert!(picks.taken.iter().all(|word| *word == 0), "no bit stays");
+                if degree <= WORD {
+                    plain.sort();
+                    picks.clear();
+                    floyd_in_a_word(degree, fanout, key, &mut picks);
+                    assert_eq!(
+                        plain.positions, picks.positions,
+                        "{fanout} of {degree} of node {node} in a word"
+                    );
+                }
+            }
+        }
+    }
+}
