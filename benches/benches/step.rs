@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for input in inputs()? {
         let data = &input.dataset;
         let fetch = NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone());
+        let fetch = fetch.for_training();
         let model = SageConfig {
             d_in: data.features.dim(),
             hidden: 256,
