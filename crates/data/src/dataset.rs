@@ -129,8 +129,7 @@ impl fmt::Display for Dataset {
 
 impl Dataset {
     /// The same set with graph and features in the process's own memory, where they are mapped; it opens no
-    /// longer in constant time, and takes their bytes. With an allocator that gives large buffers in huge pages
-    /// FIGURES
+    /// longer in constant time, and takes their bytes. INMEM
     pub fn in_memory(self) -> Self {
         let graph = Arc::new(self.graph.in_memory());
         let features = self.features.in_memory().unwrap_or(self.features);
