@@ -5,7 +5,6 @@
 mod dense;
 mod dropout;
 mod fill;
-mod philox;
 mod segment;
 
 use burn::backend::Flex;
