@@ -69,7 +69,7 @@ fn gcn(stage: &mut Stage) -> Result {
     let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
     let sampler =
         NeighborSampler::with_rule(graph, [Fanout::UpTo(50); 2], UniformWithLoop).estimate_sums()?;
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone()).for_training();
     let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
     let mut batches =
         Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, fetch, LOADER)?);
@@ -95,7 +95,8 @@ fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
     let (device, train) = (Device::flex(), input.train());
     let work = Work::new(train.len() as u64, "graphs", n_threads());
     let offsets = input.node_offsets.clone().into();
-    let fetch = GraphFetch::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone());
+    let fetch = GraphFetch::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone())
+        .for_training();
     let items = ItemSamplerConfig { batch_size: 32, ..ItemSamplerConfig::default() };
     let loader = Loader::new(ItemSampler::new(train, items)?, fetch, LOADER)?;
     let config = GinConfig {

@@ -23,7 +23,8 @@ pub type SageBatches = Endless<NodeFetch<NeighborSampler, dyn FeatureSource>>;
 /// What the loader says.
 pub fn batches(input: &Input) -> Result<SageBatches> {
     let data = &input.dataset;
-    let fetch = NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone());
+    let fetch =
+        NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone()).for_training();
     let config = LoaderConfig { workers: 1, ..LoaderConfig::default() };
     Ok(Endless::new(Loader::new(input.items(BATCH_SIZE)?, fetch, config)?))
 }

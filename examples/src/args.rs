@@ -71,6 +71,9 @@ pub struct DataArgs {
     /// Adds the reverse of each edge (in memory).
     #[arg(long)]
     symmetrize: bool,
+    /// Copies graph and features into memory, in huge pages where the system has them; if not given, files of arrays are read where they are, page by page.
+    #[arg(long)]
+    in_memory: bool,
     /// Reads all data once before the run and checks it.
     #[arg(long)]
     verify: bool,
@@ -92,6 +95,9 @@ impl DataArgs {
                     data.notes.push(note);
                 }
             }
+        }
+        if self.in_memory {
+            data = data.in_memory();
         }
         if self.symmetrize {
             data = data.symmetrize()?;

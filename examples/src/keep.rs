@@ -103,6 +103,7 @@ const NOT_OF_THE_RESULT: &[&str] = &[
     "deadline",
     "workers",
     "data",
+    "in-memory",
     "verify",
     "epochs",
     "checkpoint-every",

@@ -1,5 +1,6 @@
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_graph::{Buf, Mapping, NodeId};
 
@@ -101,6 +102,10 @@ impl FeatureSource for Dense {
 
     fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
         self.rows.gather(self.dim, ids, out)
+    }
+
+    fn in_memory(&self) -> Option<Arc<dyn FeatureSource>> {
+        Some(Arc::new(Self { rows: self.rows.in_memory(), dim: self.dim }))
     }
 }
 

@@ -4,6 +4,7 @@ use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use kiln_graph::{Buf, NodeId};
+use kiln_mem::copy_rows;
 
 use crate::{Error, MAX_DIM, Result};
 
@@ -149,13 +150,23 @@ impl Rows {
         }
     }
 
+    /// The same rows in this process's own memory: mapped ones are read once and copied, owned ones are shared.
+    pub fn in_memory(&self) -> Self {
+        match self {
+            Self::F32(values) => Self::F32(values.in_memory()),
+            Self::F16(values) => Self::F16(values.in_memory()),
+            Self::BF16(values) => Self::BF16(values.in_memory()),
+        }
+    }
+
     /// See [`FeatureSource::gather`](crate::FeatureSource::gather).
     pub(crate) fn gather(&self, dim: usize, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
         check_ids("feature row", ids, self.n_values() / dim)?;
+        let ids: &[u32] = bytemuck::cast_slice(ids);
         match (self, &mut *out) {
-            (Self::F32(rows), RowBuf::F32(values)) => gather_rows(rows, dim, ids, values),
-            (Self::F16(rows), RowBuf::F16(values)) => gather_rows(rows, dim, ids, values),
-            (Self::BF16(rows), RowBuf::BF16(values)) => gather_rows(rows, dim, ids, values),
+            (Self::F32(rows), RowBuf::F32(values)) => copy_rows(rows, dim, ids, values),
+            (Self::F16(rows), RowBuf::F16(values)) => copy_rows(rows, dim, ids, values),
+            (Self::BF16(rows), RowBuf::BF16(values)) => copy_rows(rows, dim, ids, values),
             (Self::F32(rows), _) => *out = RowBuf::F32(gathered(rows, dim, ids)),
             (Self::F16(rows), _) => *out = RowBuf::F16(gathered(rows, dim, ids)),
             (Self::BF16(rows), _) => *out = RowBuf::BF16(gathered(rows, dim, ids)),
@@ -181,18 +192,8 @@ pub(crate) fn check_ids(what: &'static str, ids: &[NodeId], n_rows: usize) -> Re
     }
 }
 
-fn gathered<T: Pod>(rows: &[T], dim: usize, ids: &[NodeId]) -> Vec<T> {
+fn gathered<T: Pod>(rows: &[T], dim: usize, ids: &[u32]) -> Vec<T> {
     let mut out = Vec::new();
-    gather_rows(rows, dim, ids, &mut out);
+    copy_rows(rows, dim, ids, &mut out);
     out
-}
-
-/// Appending to an emptied vector writes each element once; resizing it first would write it twice.
-fn gather_rows<T: Pod>(rows: &[T], dim: usize, ids: &[NodeId], out: &mut Vec<T>) {
-    out.clear();
-    out.reserve(ids.len() * dim);
-    for id in ids {
-        let start = id.index() * dim;
-        out.extend_from_slice(&rows[start..start + dim]);
-    }
 }

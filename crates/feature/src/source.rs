@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 
 use kiln_graph::NodeId;
 
@@ -37,6 +38,12 @@ pub trait FeatureSource: fmt::Debug + Send + Sync {
         let mut row = RowBuf::empty(self.row_type());
         self.gather(&[node], &mut row)?;
         Ok(row.into_f32())
+    }
+
+    /// The same source with its mapped arrays copied into the process's memory. Sources that map no file leave
+    /// this as it is: `None`.
+    fn in_memory(&self) -> Option<Arc<dyn FeatureSource>> {
+        None
     }
 
     /// The source itself where it stores only what is not zero, so that it can be saved as it is. Sources

@@ -161,3 +161,18 @@ fn mapped_says_which_file_is_missing() {
     assert!(matches!(&error, Error::Graph(kiln_graph::Error::Io { path: named, .. }) if *named == path));
     assert!(error.to_string().contains("absent"));
 }
+
+#[test]
+fn rows_in_memory_are_those_of_the_file_and_outlive_it() {
+    for row_type in [RowType::F32, RowType::F16, RowType::BF16] {
+        let file = file(row_type, 8);
+        let mapped = Dense::open(file.path(), layout(row_type, 8)).unwrap();
+        let in_memory = mapped.in_memory().unwrap();
+        drop((mapped, file));
+        check_source(&*in_memory, row_type);
+    }
+    let owned = Dense::from_f32(ROWS.to_vec(), 2).unwrap();
+    let before = owned.rows().owned_bytes();
+    check_source(&*owned.in_memory().unwrap(), RowType::F32);
+    assert_eq!(owned.rows().owned_bytes(), before);
+}

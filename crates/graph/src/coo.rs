@@ -1,7 +1,7 @@
-//! The parts of the builder: the edges that an edge list stands for, their scatter by destination, and
-//! what is done to each destination's edges.
+//! The parts of the builder: the edges that an edge list stands for, the codes of their origins, and the end of
+//! duplicates.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -27,6 +27,11 @@ pub(crate) enum Directions {
 }
 
 impl<'e> Edges<'e> {
+    /// How many nodes there are.
+    pub(crate) fn n_nodes(&self) -> usize {
+        self.n_nodes
+    }
+
     /// The edges of lists of equal lengths whose ids are below `n_nodes`.
     pub(crate) fn new(
         n_nodes: usize,
@@ -46,10 +51,19 @@ impl<'e> Edges<'e> {
         Self { n_nodes, srcs, dsts, directions, keep_loops: self_loops != SelfLoops::Remove, added_loops }
     }
 
-    /// Calls `visit(code, src, dst)` for each edge, in no particular order.
-    fn for_each(&self, visit: impl Fn(u64, u32, u32) + Sync) {
-        (0..self.srcs.len()).into_par_iter().for_each(|position| {
-            let (src, dst, code) = (self.srcs[position], self.dsts[position], 2 * position as u64);
+    /// At most how many edges there are.
+    pub(crate) fn n_at_most(&self) -> usize {
+        let directions = if self.directions == Directions::Both { 2 } else { 1 };
+        directions * self.srcs.len() + self.added_loops.len()
+    }
+
+    /// Calls `visit(code, src, dst)` for each edge of one of `n_chunks` chunks.
+    #[inline(always)]
+    pub(crate) fn for_each_in(&self, chunk: Chunk, mut visit: impl FnMut(u64, u32, u32)) {
+        let positions = chunk.range(self.srcs.len());
+        let entries = self.srcs[positions.clone()].iter().zip(&self.dsts[positions.clone()]);
+        for (position, (&src, &dst)) in positions.zip(entries) {
+            let code = 2 * position as u64;
             if src != dst {
                 visit(code, src, dst);
                 if self.directions == Directions::Both {
@@ -58,9 +72,11 @@ impl<'e> Edges<'e> {
             } else if self.keep_loops {
                 visit(code, src, dst);
             }
-        });
+        }
         let first_loop = 2 * self.srcs.len() as u64;
-        self.added_loops.par_iter().for_each(|&node| visit(first_loop + u64::from(node), node, node));
+        for &node in &self.added_loops[chunk.range(self.added_loops.len())] {
+            visit(first_loop + u64::from(node), node, node);
+        }
     }
 
     /// The source of the edge with this code.
@@ -72,73 +88,20 @@ impl<'e> Edges<'e> {
             None => (code - 2 * self.srcs.len() as u64) as u32,
         }
     }
-
-    /// Where each destination's edges start, and `value(code, src)` of each edge, by destination, in any
-    /// order within one.
-    pub(crate) fn scatter<S: Slot>(
-        &self,
-        value: impl Fn(u64, u32) -> u64 + Sync,
-    ) -> (Vec<u64>, Vec<S::Value>) {
-        let starts = self.count_into_starts();
-        let slots: Vec<S> = zeroed(starts[self.n_nodes].load(Relaxed));
-        self.for_each(|code, src, dst| {
-            let slot = starts[dst as usize].fetch_add(1, Relaxed);
-            slots[slot as usize].put(value(code, src));
-        });
-        // Each start has become the next one, so they are shifted back. The last entry, the count of
-        // edges, then stands twice, and the one brought to the front gives way.
-        let mut indptr: Vec<u64> = starts.into_iter().map(AtomicU64::into_inner).collect();
-        indptr.rotate_right(1);
-        indptr[0] = 0;
-        (indptr, slots.into_iter().map(S::take).collect())
-    }
-
-    /// Where each destination's edges start; one entry more than nodes, the last being the edge count.
-    fn count_into_starts(&self) -> Vec<AtomicU64> {
-        let mut starts: Vec<AtomicU64> = zeroed(self.n_nodes as u64 + 1);
-        self.for_each(|_, _, dst| {
-            starts[dst as usize].fetch_add(1, Relaxed);
-        });
-        let mut n_before = 0;
-        for start in &mut starts {
-            let count = std::mem::replace(start.get_mut(), n_before);
-            n_before += count;
-        }
-        starts
-    }
 }
 
-/// A place that threads write to in the scatter.
-pub(crate) trait Slot: Default + Send + Sync {
-    /// What it holds: of the same size, so that the slots' memory serves for the values.
-    type Value;
-
-    fn put(&self, value: u64);
-
-    fn take(self) -> Self::Value;
+/// One of so many parts of the edge list, which are about equally long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chunk {
+    pub(crate) index: usize,
+    pub(crate) n_chunks: usize,
 }
 
-impl Slot for AtomicU32 {
-    type Value = u32;
-
-    fn put(&self, value: u64) {
-        self.store(value as u32, Relaxed);
-    }
-
-    fn take(self) -> u32 {
-        self.into_inner()
-    }
-}
-
-impl Slot for AtomicU64 {
-    type Value = u64;
-
-    fn put(&self, value: u64) {
-        self.store(value, Relaxed);
-    }
-
-    fn take(self) -> u64 {
-        self.into_inner()
+impl Chunk {
+    /// Its part of `0..n`.
+    fn range(self, n: usize) -> Range<usize> {
+        let start = |index: usize| (n as u128 * index as u128 / self.n_chunks as u128) as usize;
+        start(self.index)..start(self.index + 1)
     }
 }
 
@@ -164,35 +127,6 @@ impl From<Codes> for Buf<u64> {
             Codes::Wide(codes) => codes.into(),
         }
     }
-}
-
-fn zeroed<T: Default>(n: u64) -> Vec<T> {
-    std::iter::repeat_with(T::default).take(n as usize).collect()
-}
-
-/// Calls `f` with each destination's part of `data`, in parallel, halving by edges so that hubs do not
-/// unbalance the work.
-pub(crate) fn for_each_segment<T: Send>(indptr: &[u64], data: &mut [T], f: &(impl Fn(&mut [T]) + Sync)) {
-    const EDGES_IN_SEQUENCE: usize = 1 << 14;
-    let n_nodes = indptr.len() - 1;
-    if data.len() <= EDGES_IN_SEQUENCE || n_nodes == 1 {
-        let mut rest = data;
-        for pair in indptr.windows(2) {
-            let (segment, tail) = rest.split_at_mut((pair[1] - pair[0]) as usize);
-            if segment.len() > 1 {
-                f(segment);
-            }
-            rest = tail;
-        }
-        return;
-    }
-    let middle_edge = indptr[0] + data.len() as u64 / 2;
-    let middle = indptr.partition_point(|&start| start <= middle_edge).clamp(2, n_nodes) - 1;
-    let (left, right) = data.split_at_mut((indptr[middle] - indptr[0]) as usize);
-    rayon::join(
-        || for_each_segment(&indptr[..=middle], left, f),
-        || for_each_segment(&indptr[middle..], right, f),
-    );
 }
 
 /// Keeps the first of each run of entries with the same source in each destination's part.

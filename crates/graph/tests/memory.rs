@@ -61,4 +61,10 @@ fn peak_memory_stays_below_two_and_a_half_times_the_graph() {
         println!("{name}: {ratio:.2}");
         assert!(ratio <= 2.5, "{name}: peak memory is {ratio:.2} times the graph");
     }
+    // One destination has all edges, so that one thread sorts them.
+    let (star, hub) = (CscBuilder::new(n_nodes as usize), vec![7; n_edges as usize]);
+    for builder in [star.clone(), star.weights(&weights)] {
+        let ratio = peak_ratio(|| builder.build(&srcs, &hub).unwrap());
+        assert!(ratio <= 2.5, "a star: peak memory is {ratio:.2} times the graph");
+    }
 }

@@ -14,8 +14,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// static ALLOCATOR: kiln_mem::LargeBuffers = kiln_mem::LargeBuffers::new();
 /// ```
 ///
-/// **Bound.** Before a region is mapped, those freed longest ago are unmapped until all together are at most a
-/// quarter more than was ever in use at one time.
+/// **Bound.** Before a region is mapped, and now and then besides, those freed longest ago are unmapped until all
+/// together are at most a quarter more than was lately in use at one time: while the last one to two thousand
+/// buffers were taken.
 ///
 /// It is for programs: a library leaves the choice of an allocator to them.
 #[derive(Debug)]

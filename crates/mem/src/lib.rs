@@ -1,5 +1,5 @@
-//! How memory is reached: asking for it ahead of its use ([`prefetch`]), and large buffers whose pages are
-//! used again ([`LargeBuffers`]).
+//! How memory is reached: asking for it ahead of its use ([`prefetch`]), copying rows from random places
+//! ([`copy_rows`]), and large buffers whose pages are used again ([`LargeBuffers`]).
 //!
 //! This crate knows no graph, no feature and no tensor. What it does changes how long things take and never
 //! what they give.
@@ -19,6 +19,10 @@
 
 mod large;
 mod prefetch;
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod stream;
 
 pub use large::{LargeBuffers, MemoryHeld};
-pub use prefetch::{prefetch, prefetch_far, prefetch_range};
+pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};
+pub use rows::copy_rows;

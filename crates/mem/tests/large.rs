@@ -38,17 +38,55 @@ fn zeroed_buffers_are_zeros_whatever_was_there() {
     assert!(zeroed.iter().all(|byte| *byte == 0));
 }
 
+/// Takes a buffer from an allocator that is not the program's, and gives it back; whether there was one.
+fn takes_and_frees(allocator: &LargeBuffers, n_bytes: usize) -> bool {
+    let layout = Layout::from_size_align(n_bytes, 8).unwrap();
+    // SAFETY: the layout has a size; the buffer is freed with the layout it was taken with.
+    unsafe {
+        let buffer = allocator.alloc(layout);
+        if buffer.is_null() {
+            return false;
+        }
+        allocator.dealloc(buffer, layout);
+    }
+    true
+}
+
 #[test]
-fn at_most_a_quarter_more_is_held_than_was_once_used() {
-    let _alone = ALONE.lock().unwrap();
-    let before = ALLOCATOR.held();
+fn at_most_a_quarter_more_is_held_than_was_lately_used() {
+    let allocator = LargeBuffers::new();
     // Few of these serve each other; each alone, so that the most in use is the largest.
     for n in [3, 160, 10, 90, 20, 45, 5, 130] {
-        drop(bytes(n * MIB, 1));
-        let held = ALLOCATOR.held();
-        assert_eq!(held.used_bytes, before.used_bytes);
-        assert!(held.kept_bytes <= (160 + 160 / 8) * MIB * 5 / 4 + before.kept_bytes, "{held:?}");
+        assert!(takes_and_frees(&allocator, n * MIB));
+        let held = allocator.held();
+        assert_eq!(held.used_bytes, 0);
+        assert!(held.kept_bytes <= (160 + 160 / 8) * MIB * 5 / 4, "{held:?}");
     }
+}
+
+#[test]
+fn what_was_used_long_ago_is_given_back() {
+    let allocator = LargeBuffers::new();
+    takes_and_frees(&allocator, 600 * MIB);
+    // Buffers that the large region does not serve.
+    for _ in 0..500 {
+        takes_and_frees(&allocator, 3 * MIB);
+    }
+    assert!(600 * MIB <= allocator.held().kept_bytes);
+    for _ in 0..2000 {
+        takes_and_frees(&allocator, 3 * MIB);
+    }
+    assert_eq!(allocator.held().kept_bytes, 4 * MIB);
+}
+
+#[test]
+fn before_a_buffer_is_refused_what_is_kept_is_given_back() {
+    let allocator = LargeBuffers::new();
+    takes_and_frees(&allocator, 30 * MIB);
+    assert_eq!(allocator.held().kept_bytes, 32 * MIB);
+    assert!(!takes_and_frees(&allocator, 1 << 50));
+    assert_eq!(allocator.held().kept_bytes, 0);
+    assert!(takes_and_frees(&allocator, 30 * MIB));
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) struct Relabel {
 }
 
 /// Edges ahead of the one that is numbered whose place in the table is asked for.
-const AHEAD: usize = 64;
+const AHEAD: usize = 128;
 
 /// Edges that are numbered at once.
 const CHUNK: usize = 256;

@@ -13,6 +13,10 @@ const LEAST_SIXTEENTHS: usize = 12;
 /// it a step's misses would unmap what the next step asks for.
 const SLACK: usize = 4;
 
+/// What was in use counts for at least so many buffers and at most twice as many, which are 5 to 20 training
+/// steps: without an end, a graph that was sorted before training began would be paid for until the end of it.
+const WINDOW: usize = 1 << 10;
+
 /// Regions of memory in use and kept.
 #[derive(Debug)]
 pub(super) struct Regions {
@@ -26,8 +30,10 @@ struct State {
     newest: *mut Header,
     oldest: *mut Header,
     held: MemoryHeld,
-    /// The most bytes that were in use at one time.
-    peak_bytes: usize,
+    /// The most bytes that were in use at one time, in the window before this one and in this one.
+    peaks: [usize; 2],
+    /// How many buffers were taken in this window.
+    n_taken: usize,
 }
 
 /// Stands at the start of each region.
@@ -46,7 +52,8 @@ unsafe impl Send for State {}
 impl Regions {
     pub(super) const fn new() -> Self {
         let held = MemoryHeld { used_bytes: 0, kept_bytes: 0 };
-        let state = State { newest: ptr::null_mut(), oldest: ptr::null_mut(), held, peak_bytes: 0 };
+        let state =
+            State { newest: ptr::null_mut(), oldest: ptr::null_mut(), held, peaks: [0; 2], n_taken: 0 };
         Self { state: Mutex::new(state) }
     }
 
@@ -66,7 +73,13 @@ impl Regions {
             return (buffer_of(header), false);
         }
         state.make_room(n_bytes);
-        let Some(header) = map(n_bytes) else { return (ptr::null_mut(), false) };
+        let mut mapped = map(n_bytes);
+        if mapped.is_none() {
+            // A limit on the process or the system, which what is kept counts towards.
+            state.unmap_until(|_| false);
+            mapped = map(n_bytes);
+        }
+        let Some(header) = mapped else { return (ptr::null_mut(), false) };
         state.count_use(n_bytes);
         (buffer_of(header), true)
     }
@@ -96,11 +109,14 @@ impl Regions {
         if wanted < n_bytes {
             // SAFETY: the pages behind the wanted ones belong to this region alone and hold nothing that the
             // caller keeps.
-            unsafe {
-                libc::munmap(header.cast::<u8>().add(wanted).cast(), n_bytes - wanted);
-                (*header).n_bytes = wanted;
+            let is_unmapped =
+                unsafe { libc::munmap(header.cast::<u8>().add(wanted).cast(), n_bytes - wanted) };
+            // Where the system refuses to split a mapping, the region stays as long as it was.
+            if is_unmapped == 0 {
+                // SAFETY: as above, and the header is at the start, which stays.
+                unsafe { (*header).n_bytes = wanted };
+                self.lock().held.used_bytes -= n_bytes - wanted;
             }
-            self.lock().held.used_bytes -= n_bytes - wanted;
         }
         true
     }
@@ -122,6 +138,10 @@ impl State {
             if serves && best.is_none_or(|(least, _)| found < least) {
                 best = Some((found, header));
             }
+            // None fits better. Steps that are alike end here, after few of the headers, each in a page of its own.
+            if found == n_bytes {
+                break;
+            }
             header = older;
         }
         best.map(|(_, header)| header)
@@ -129,20 +149,37 @@ impl State {
 
     fn count_use(&mut self, n_bytes: usize) {
         self.held.used_bytes += n_bytes;
-        self.peak_bytes = self.peak_bytes.max(self.held.used_bytes);
+        self.peaks[1] = self.peaks[1].max(self.held.used_bytes);
+        self.n_taken += 1;
+        if self.n_taken == WINDOW {
+            self.n_taken = 0;
+            self.peaks = [self.peaks[1], self.held.used_bytes];
+            self.make_room(0);
+        }
     }
 
     /// Unmaps the regions that were kept longest, until a new one of `n_bytes` is within the bound or none is
     /// left.
     fn make_room(&mut self, n_bytes: usize) {
         let used_bytes = self.held.used_bytes.saturating_add(n_bytes);
-        let peak_bytes = self.peak_bytes.max(used_bytes);
+        let peak_bytes = self.peaks[0].max(self.peaks[1]).max(used_bytes);
         let bound = peak_bytes.saturating_add(peak_bytes / SLACK);
-        while bound < used_bytes.saturating_add(self.held.kept_bytes) && !self.oldest.is_null() {
+        self.unmap_until(|kept_bytes| used_bytes.saturating_add(kept_bytes) <= bound);
+    }
+
+    /// Unmaps the regions that were kept longest until so many bytes are kept that it is enough, or none is left.
+    fn unmap_until(&mut self, is_enough: impl Fn(usize) -> bool) {
+        while !is_enough(self.held.kept_bytes) && !self.oldest.is_null() {
             let header = self.oldest;
             self.unlink(header);
             // SAFETY: the list is of kept regions, each with its header; nobody else knows this one.
-            unsafe { libc::munmap(header.cast(), (*header).n_bytes) };
+            unsafe {
+                let n_bytes = (*header).n_bytes;
+                // A system that refuses to split a mapping keeps the addresses; the memory goes back all the same.
+                if libc::munmap(header.cast(), n_bytes) != 0 {
+                    libc::madvise(header.cast(), n_bytes, libc::MADV_DONTNEED);
+                }
+            }
         }
     }
 

@@ -1,0 +1,54 @@
+//! Copied rows are those of a plain loop, whatever their type, width and number.
+#![allow(clippy::unwrap_used)]
+
+use bytemuck::Pod;
+use kiln_mem::copy_rows;
+
+/// The same by the plainest means.
+fn reference<T: Pod>(rows: &[T], dim: usize, ids: &[u32]) -> Vec<T> {
+    ids.iter().flat_map(|&id| rows[id as usize * dim..][..dim].to_vec()).collect()
+}
+
+/// `n_ids` rows of `dim` elements, at places that repeat and come in no order.
+fn check<T: Pod + PartialEq + std::fmt::Debug>(dim: usize, n_ids: usize, value: impl Fn(usize) -> T) {
+    let n_rows = 1009;
+    let rows: Vec<T> = (0..n_rows * dim).map(value).collect();
+    let ids: Vec<u32> = (0..n_ids).map(|at| (at * 40_503 % n_rows) as u32).collect();
+    // Whatever was there is replaced.
+    let mut out = rows[..dim].to_vec();
+    copy_rows(&rows, dim, &ids, &mut out);
+    assert!(out == reference(&rows, dim, &ids), "{n_ids} rows of {dim}");
+}
+
+#[test]
+fn rows_are_copied_in_the_order_of_their_ids() {
+    for dim in [1, 3, 16, 100, 1000] {
+        for n_ids in [0, 1, 63, 64, 65, 400] {
+            check(dim, n_ids, |at| at as f32);
+            check(dim, n_ids, |at| at as u16);
+        }
+    }
+}
+
+#[test]
+fn outputs_larger_than_the_caches_are_the_same() {
+    // 40 MB each: rows of whole lines, of parts of lines, and of many stages.
+    for (dim, n_ids) in [(128, 80_000), (101, 100_000), (100_000, 100)] {
+        check(dim, n_ids, |at| at as u32);
+        check(dim, 2 * n_ids, |at| at as u16);
+    }
+}
+
+#[test]
+fn an_allocation_that_is_large_enough_is_kept() {
+    let mut out: Vec<f32> = Vec::with_capacity(64);
+    let address = out.as_ptr();
+    copy_rows(&[0.5, 1.5, 2.5], 1, &[2, 2], &mut out);
+    assert_eq!((out.as_slice(), out.capacity(), out.as_ptr()), ([2.5, 2.5].as_slice(), 64, address));
+}
+
+#[test]
+#[should_panic(expected = "range end index 6 out of range")]
+fn a_row_that_is_not_there_is_refused() {
+    copy_rows(&[0, 1, 2, 3], 2, &[0, 2], &mut Vec::new());
+}
