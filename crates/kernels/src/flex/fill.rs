@@ -7,8 +7,9 @@ use rayon::prelude::*;
 
 use crate::flex::vector;
 
-/// Most edges times columns that one thread does alone: below, starting tasks costs more than they save.
-const MOST_ALONE: usize = 1 << 17;
+/// Most edges and rows, times columns, that one thread does alone: 12 to 22 us, of which starting tasks would
+/// take 7.
+const MOST_ALONE: usize = 1 << 18;
 
 /// Fewest edges times columns that are worth a task of their own.
 const MIN_PIECE: usize = 1 << 15;

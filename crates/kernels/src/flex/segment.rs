@@ -10,7 +10,8 @@ use rayon::prelude::*;
 use crate::flex::fill::{Fill, Piece, fill_rows, initialised};
 
 /// Bytes of rows that are asked for from memory ahead of their use, and the fewest and most edges that this is:
-/// enough to wait for many lines at once, and not so much that the first are gone from the nearest cache.
+/// enough to wait for many lines at once, and not so much that the first are gone from the nearest cache. At 128
+/// columns 3 KB take 38 ms where 1.5 KB take 39 and 6 KB take 42; wide and narrow rows care less.
 const AHEAD_BYTES: usize = 3 << 10;
 const AHEAD_EDGES: Range<usize> = 2..32;
 

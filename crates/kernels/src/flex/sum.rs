@@ -9,7 +9,8 @@ use crate::flex::fill::{Fill, Piece, fill_rows};
 use crate::flex::segment::{Rows, Segments};
 
 /// Bytes from which on an output goes past the caches: it would fill them, and a line that is written whole
-/// need not be read first. The gradient of 605,000 sources by 128 columns, 310 MB, took 24 ms instead of 43.
+/// need not be read first. Gradients of 128 or 256 columns and the pass that reads them next: of 31 MB 3.3 ms
+/// instead of 3.1, of 62 MB 7 ms instead of 10, of 155 MB 18 ms instead of 30.
 const STREAM_BYTES: usize = 1 << 25;
 
 /// Sums over each row's items of the items' rows of `x`.
@@ -133,7 +134,7 @@ impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
         let mut asked = columns.clone();
         macro_rules! add_columns {
             ($($n:literal)*) => {$(
-                while n_done + $n <= out.len() {
+                while $n <= out.len() - n_done {
                     let sum: [f32; $n] = self.sum_of(row, columns.start + n_done, &asked);
                     write(&mut out[n_done..n_done + $n], &sum, self.streams);
                     n_done += $n;
@@ -238,7 +239,7 @@ mod tests {
             let item = sum.segments.items[edge] as usize;
             total += (sum.factor)(edge, item) * sum.x.chunk::<1>(item, column)[0];
         }
-        if sum.mean && 0 < edges.len() {
+        if sum.mean && !edges.is_empty() {
             total /= edges.len() as f32;
         }
         match sum.own {
