@@ -16,6 +16,9 @@ pub const BATCH_SIZE: usize = 1024;
 /// Folders that are benched in place of the built-in inputs, separated as in `PATH`.
 const DATA: &str = "KILN_BENCH_DATA";
 
+/// When it is set, named data is copied into memory, in huge pages; else it stays mapped.
+const IN_MEMORY: &str = "KILN_BENCH_IN_MEMORY";
+
 /// Fanouts of single sets, `NAME=15,10,5`, separated by semicolons.
 const FANOUTS: &str = "KILN_BENCH_FANOUTS";
 
@@ -120,12 +123,14 @@ impl Input {
         Ok(Self { name, dataset, fanouts, folder: None })
     }
 
-    /// The set in a folder that `kiln_data::open` recognises.
+    /// The set in a folder that `kiln_data::open` recognises, copied into memory where `KILN_BENCH_IN_MEMORY` is set.
     ///
     /// # Errors
     /// When there is none, or fanouts cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
-        let input = Self::new(name_of(folder), kiln_data::open(folder)?)?;
+        let dataset = kiln_data::open(folder)?;
+        let dataset = if env::var_os(IN_MEMORY).is_some() { dataset.in_memory() } else { dataset };
+        let input = Self::new(name_of(folder), dataset)?;
         Ok(Self { folder: Some(folder.to_owned()), ..input })
     }
 

@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
+    /// Copies the data sets of --data into memory before they are benched; else they are mapped
+    #[arg(long)]
+    in_memory: bool,
     /// Neighbours for each layer of one data set, input layer first, as NAME=15,10,5; 10,10,10 where none are
     /// given; may be given several times
     #[arg(long, value_name = "NAME=LIST", value_parser = parse_fanouts, conflicts_with = "peers")]
@@ -82,6 +85,8 @@ fn parse_fanouts(text: &str) -> Result<String, String> {
 struct Settings {
     /// Folders in place of the built-in inputs; none for those.
     data: Vec<PathBuf>,
+    /// Whether these are copied into memory.
+    in_memory: bool,
     /// `NAME=15,10,5`.
     fanouts: Vec<String>,
     /// Threads of parallel loops; all cores unless given.
@@ -98,6 +103,9 @@ impl Settings {
             let paths =
                 env::join_paths(&self.data).context("a folder's path cannot stand in a list of paths")?;
             env.insert("KILN_BENCH_DATA", paths);
+        }
+        if self.in_memory {
+            env.insert("KILN_BENCH_IN_MEMORY", "1".into());
         }
         if !self.fanouts.is_empty() {
             env.insert("KILN_BENCH_FANOUTS", self.fanouts.join(";").into());
@@ -119,11 +127,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     for folder in &args.data {
         data.push(fs::canonicalize(folder).with_context(|| format!("{} cannot be read", folder.display()))?);
     }
+    let in_memory = args.in_memory;
     if args.peers {
-        let options = peers::Options { python: args.python, rounds: args.rounds, rows: args.row, data };
+        let options =
+            peers::Options { python: args.python, rounds: args.rounds, rows: args.row, data, in_memory };
         return peers::run(&options);
     }
-    let settings = Settings { data, fanouts: args.fanouts, threads: args.threads, only: None };
+    let settings = Settings { data, in_memory, fanouts: args.fanouts, threads: args.threads, only: None };
     // Read first: a name that does not exist should not cost a run.
     let base = args.against.as_deref().map(runs::load).transpose()?;
     let machine = Machine::measure(settings.n_threads())?;
@@ -177,12 +187,13 @@ mod tests {
     fn a_bench_process_is_told_what_was_asked_for() {
         let fanouts = vec!["a=1".into(), "b=2,3".into()];
         let data = vec!["x/a".into(), "y/b".into()];
-        let env = Settings { data, fanouts, threads: Some(2), only: None }.env().unwrap();
+        let env = Settings { data, in_memory: true, fanouts, threads: Some(2), only: None }.env().unwrap();
         let values: Vec<_> = env.iter().map(|(name, value)| (*name, value.to_str().unwrap())).collect();
         let data = env::join_paths(["x/a", "y/b"]).unwrap();
         let expected = [
             ("KILN_BENCH_DATA", data.to_str().unwrap()),
             ("KILN_BENCH_FANOUTS", "a=1;b=2,3"),
+            ("KILN_BENCH_IN_MEMORY", "1"),
             ("RAYON_NUM_THREADS", "2"),
         ];
         assert_eq!(values, expected);

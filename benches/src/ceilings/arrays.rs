@@ -60,7 +60,7 @@ pub(super) fn random_lines_small_pages(threads: &[usize], array_bytes: usize) ->
             black_box(sum);
         }
     };
-    threads.iter().map(|&n_threads| best_rate(n_threads, n_threads * N_LINES, &pass)).collect()
+    threads.iter().map(|&n_threads| best_rate(n_threads, n_threads * N_LINES, pass)).collect()
 }
 
 impl Arrays {

@@ -29,6 +29,8 @@ pub(super) struct Options {
     pub(super) rows: Vec<String>,
     /// Folders of the data sets that are there; others are made.
     pub(super) data: Vec<PathBuf>,
+    /// Whether our benches copy them into memory, as DGL does; memory and first step are measured mapped.
+    pub(super) in_memory: bool,
 }
 
 /// Where and when rows were measured.
@@ -38,6 +40,7 @@ struct About {
     date: String,
     commit: String,
     rounds: u32,
+    in_memory: bool,
     machine: Machine,
 }
 
@@ -55,8 +58,14 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let machine = Machine::measure(n_cores())?;
     print!("{machine}");
     let outcomes = measure(&rows, options.rounds, &peers, &machine)?;
-    let about =
-        About { host: Host::this(), date: today()?, commit: commit(), rounds: options.rounds, machine };
+    let about = About {
+        host: Host::this(),
+        date: today()?,
+        commit: commit(),
+        rounds: options.rounds,
+        in_memory: options.in_memory,
+        machine,
+    };
     let text = table::markdown(&outcomes, &about);
     println!("\n{text}");
     if options.rows.is_empty() {

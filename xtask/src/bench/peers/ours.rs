@@ -73,6 +73,7 @@ pub(super) fn measure(ours: &Ours, peers: &Peers, machine: &Machine) -> Result<C
             let name = format!("{stage}/{variant}/{}", set.name());
             let settings = Settings {
                 data: vec![peers.bench_data(set)],
+                in_memory: peers.in_memory,
                 fanouts: vec![format!("{}=15,10,5", Set::Products.name())],
                 threads: Some(threads),
                 only: Some(name.clone()),

@@ -40,6 +40,8 @@ pub(super) struct Peers {
     python: PathBuf,
     scripts: PathBuf,
     data: BTreeMap<Set, PathBuf>,
+    /// Whether our benches copy the sets into memory.
+    pub(super) in_memory: bool,
 }
 
 /// What scripts printed in one round, by command line: one run gives several results.
@@ -79,7 +81,7 @@ impl Peers {
             Some(python) => python.clone(),
             None => environment(&kept.join("venv"), &scripts)?,
         };
-        let mut peers = Self { python, scripts, data: BTreeMap::new() };
+        let mut peers = Self { python, scripts, data: BTreeMap::new(), in_memory: options.in_memory };
         let sets: BTreeSet<Set> = rows.iter().map(|row| row.ours.set()).collect();
         for set in sets {
             let given = options.data.iter().find(|folder| folder.ends_with(set.name()));
@@ -198,7 +200,7 @@ mod tests {
             format!("echo run >> {}\necho '{{\"what\": \"a\", \"value\": 2}}'\n", mark.display()),
         )
         .unwrap();
-        let peers = Peers { python: "sh".into(), scripts: folder.path().to_owned(), data };
+        let peers = Peers { python: "sh".into(), scripts: folder.path().to_owned(), data, in_memory: false };
         let script = Script { set: Set::Imdb, file: "a.sh", args: &[], what: "a" };
         let mut said = Said::default();
         assert_eq!(peers.value(&script, &mut said).unwrap(), 2.0);

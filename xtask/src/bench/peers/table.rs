@@ -7,11 +7,12 @@ use super::rows::{Outcome, Target, Unit};
 
 /// The whole file.
 pub(super) fn markdown(outcomes: &[Outcome], about: &About) -> String {
-    let About { host, date, commit, rounds, machine } = about;
+    let About { host, date, commit, rounds, in_memory, machine } = about;
     let s = if *rounds == 1 { "" } else { "s" };
+    let held = if *in_memory { "copied into memory" } else { "mapped" };
     let mut text = format!(
         "# kiln beside DGL\n\n{host}; {date}; commit {commit}; the median of {rounds} round{s}, in each of which ours \
-         and DGL 2.1.0 are\nmeasured in turn, by `cargo xtask bench --peers`. How: [README.md](README.md).\n\n\
+         and DGL 2.1.0 are\nmeasured in turn, by `cargo xtask bench --peers`. kiln's data is {held}.\nHow: [README.md](README.md).\n\n\
          | what | kiln | DGL | ratio | to reach | met | of the ceiling |\n|---|---|---|---|---|---|---|\n"
     );
     for outcome in outcomes {
@@ -65,7 +66,14 @@ pub(super) mod tests {
     /// A made-up run.
     pub(in super::super) fn about() -> About {
         let host = Host { cpu: "a <fast> processor".into(), cores: 2 };
-        About { host, date: "2026-01-31".into(), commit: "abc".into(), rounds: 1, machine: machine() }
+        About {
+            host,
+            date: "2026-01-31".into(),
+            commit: "abc".into(),
+            rounds: 1,
+            in_memory: false,
+            machine: machine(),
+        }
     }
 
     #[test]
@@ -91,9 +99,13 @@ pub(super) mod tests {
     #[test]
     fn a_table_says_where_when_and_what_the_machine_can_do() {
         let text = markdown(&[], &about());
-        for part in
-            ["a <fast> processor, 2 cores", "2026-01-31", "commit abc", "- ceilings of 1 thread: read"]
-        {
+        for part in [
+            "a <fast> processor, 2 cores",
+            "2026-01-31",
+            "commit abc",
+            "data is mapped",
+            "- ceilings of 1 thread: read",
+        ] {
             assert!(text.contains(part), "{text}");
         }
     }
