@@ -59,21 +59,21 @@ impl LargeBuffers {
 /// Whether a buffer is a region: only by its layout, so that freeing it comes to the same answer.
 #[inline]
 fn is_large(layout: Layout) -> bool {
-    cfg!(target_os = "linux") && LargeBuffers::LEAST_BYTES <= layout.size() && layout.align() <= HEADER_BYTES
+    cfg!(target_os = "linux") && LargeBuffers::LEAST_BYTES <= layout.size() && layout.align() <= MAX_ALIGN
 }
 
-/// What stands before a buffer in its region. A cache line, so that buffers start at one.
-const HEADER_BYTES: usize = 64;
+/// Buffers that want to start at a multiple of more are the system's. Matrix products ask for 128.
+const MAX_ALIGN: usize = 4096;
 
-// SAFETY: a large buffer is a region's bytes behind the header, mapped, of at least the layout's size, aligned to
-// `HEADER_BYTES`, and nobody else's until it is freed; everything else is the system allocator's. Which of the two
-// a buffer is follows from its layout.
+// SAFETY: a large buffer is a region's bytes behind the header, mapped, of at least the layout's size, aligned as
+// the layout says, and nobody else's until it is freed; everything else is the system allocator's. Which of the
+// two a buffer is follows from its layout.
 unsafe impl GlobalAlloc for LargeBuffers {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
         if is_large(layout) {
-            return self.regions.take(layout.size()).0;
+            return self.regions.take(layout).0;
         }
         // SAFETY: the caller's promises are those that the system allocator asks for.
         unsafe { System.alloc(layout) }
@@ -83,7 +83,7 @@ unsafe impl GlobalAlloc for LargeBuffers {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
         if is_large(layout) {
-            let (buffer, is_fresh) = self.regions.take(layout.size());
+            let (buffer, is_fresh) = self.regions.take(layout);
             if !buffer.is_null() && !is_fresh {
                 // SAFETY: the region has at least this many bytes behind its header, and they are ours.
                 unsafe { buffer.write_bytes(0, layout.size()) };
