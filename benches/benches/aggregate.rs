@@ -1,45 +1,91 @@
-//! Stage `aggregate`: messages of a batch's largest block to its destinations, 128 or so columns wide. The
-//! rate is edges of the block. `-train` is the result and the gradient of its sum.
+//! Stage `aggregate`: messages of a batch's largest block to its destinations, 128 columns wide, and the gradients
+//! on their way back. The rate is edges of the block. `-backward` is over a block whose edges are listed by source
+//! already, `-backward-transpose` over a fresh one, as in training.
 
-use std::error::Error;
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use criterion::{BenchmarkId, Throughput};
-use kiln_benches::{inputs, settings};
-use kiln_feature::RowBuf;
+use kiln_benches::{Access, Result, Stage, Work, inputs, n_threads};
+use kiln_graph::Block;
 use kiln_kernels::{DeviceBlock, ops};
 
 /// An aggregation as the layers call it.
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
 const OPS: [(&str, Op); 3] =
-    [("sum", ops::neighbor_sum), ("mean", ops::neighbor_mean), ("max", ops::neighbor_max)];
+    [("mean", ops::neighbor_mean), ("sum", ops::neighbor_sum), ("max", ops::neighbor_max)];
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Columns of the rows.
+const DIM: usize = 128;
+
+fn main() -> Result {
     let device = Device::flex();
-    let mut criterion = settings();
-    let mut group = criterion.benchmark_group("aggregate");
+    let mut stage = Stage::new("aggregate");
     for input in inputs()? {
-        let sampled = input.sampled()?;
-        let features = &input.dataset.features;
-        let mut rows = RowBuf::default();
-        features.gather(sampled.blocks[0].srcs(), &mut rows)?;
-        let data = TensorData::new(rows.into_f32(), [sampled.blocks[0].n_src(), features.dim()]);
-        let block = DeviceBlock::upload(&sampled.blocks[0], &device);
+        let sampled = input.sampled(1)?;
+        let (host, name) = (&sampled[0].blocks[0], &input.name);
+        let values = (0..host.n_src() * DIM).map(|i| (i % 1021) as f32 / 1021.0).collect::<Vec<_>>();
+        let data = TensorData::new(values, [host.n_src(), DIM]);
+        let block = DeviceBlock::new(transposed(host).0, &device);
         let x = Tensor::<2>::from_data(data.clone(), &device);
         let tracked = Tensor::<2>::from_data(data, &device.clone().autodiff()).require_grad();
-        group.throughput(Throughput::Elements(block.n_edges() as u64));
-        for (name, op) in OPS {
-            group.bench_function(BenchmarkId::new(name, input.name), |bencher| {
+        for (op_name, op) in OPS {
+            stage.bench(&format!("{op_name}-forward"), name, forward_work(host), |bencher| {
                 bencher.iter(|| black_box(op(&block, x.clone())));
-            });
-            group.bench_function(BenchmarkId::new(format!("{name}-train"), input.name), |bencher| {
-                bencher.iter(|| tracked.grad(&op(&block, tracked.clone()).sum().backward()));
-            });
+            })?;
+            stage.bench(&format!("{op_name}-backward"), name, backward_work(host), |bencher| {
+                bencher.iter_custom(|n| (0..n).map(|_| backward(&block, op, &tracked)).sum());
+            })?;
         }
+        let transposing = backward_work(host);
+        // Building the list by source is about three passes over 8 bytes an edge.
+        let transposing =
+            transposing.bytes(transposing.bytes + 24 * host.n_edges() as u64, transposing.access);
+        stage.bench("mean-backward-transpose", name, transposing, |bencher| {
+            bencher.iter_custom(|n| {
+                let fresh = |_| {
+                    let (block, elapsed) = transposed(host);
+                    elapsed + backward(&DeviceBlock::new(block, &device), ops::neighbor_mean, &tracked)
+                };
+                (0..n).map(fresh).sum()
+            });
+        })?;
     }
-    group.finish();
-    criterion.final_summary();
+    stage.finish();
     Ok(())
+}
+
+/// A copy of the block with its edges by source, and how long listing them took.
+fn transposed(block: &Block) -> (Block, Duration) {
+    let mut block = block.clone();
+    let started = Instant::now();
+    block.transpose();
+    (block, started.elapsed())
+}
+
+/// The time of the gradient alone, of a sum of all results.
+fn backward(block: &DeviceBlock, op: Op, x: &Tensor<2>) -> Duration {
+    let out = op(block, x.clone());
+    let started = Instant::now();
+    let gradients = black_box(out.backward());
+    let elapsed = started.elapsed();
+    drop(gradients);
+    elapsed
+}
+
+/// A row of 4 bytes a column and its source's number for each edge; a row and its offset for each result.
+fn forward_work(block: &Block) -> Work {
+    work(block, block.n_dst())
+}
+
+/// The same over the edges by source.
+fn backward_work(block: &Block) -> Work {
+    work(block, block.n_src())
+}
+
+fn work(block: &Block, n_out: usize) -> Work {
+    let row_bytes = 4 * DIM as u64;
+    let bytes = block.n_edges() as u64 * (row_bytes + 4) + n_out as u64 * (row_bytes + 8);
+    Work::new(block.n_edges() as u64, "edges", n_threads()).bytes(bytes, Access::ReadRows(row_bytes))
 }

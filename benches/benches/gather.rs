@@ -1,28 +1,31 @@
-//! Stage `gather`: the feature rows of one batch's input nodes. The rates are rows, and bytes of rows
-//! written.
+//! Stage `gather`: the feature rows of the input nodes of fresh batches, on one thread. The rate is rows.
 
-use std::error::Error;
-
-use criterion::{BenchmarkId, Throughput};
-use kiln_benches::{inputs, settings};
+use kiln_benches::{Access, Result, Stage, Work, inputs};
 use kiln_feature::RowBuf;
+use kiln_graph::NodeId;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut criterion = settings();
-    let mut group = criterion.benchmark_group("gather");
+/// Batches that a bench goes round.
+const N_BATCHES: usize = 4;
+
+fn main() -> Result {
+    let mut stage = Stage::new("gather");
     for input in inputs()? {
-        let sampled = input.sampled()?;
-        let nodes = sampled.blocks[0].srcs();
+        let sampled = input.sampled(N_BATCHES)?;
+        let batches: Vec<&[NodeId]> = sampled.iter().map(|batch| batch.blocks[0].srcs()).collect();
         let features = &input.dataset.features;
-        let mut rows = RowBuf::empty(features.row_type());
-        features.gather(nodes, &mut rows)?;
-        group.throughput(Throughput::Elements(nodes.len() as u64));
+        let n_rows = batches.iter().map(|nodes| nodes.len()).sum::<usize>() / batches.len();
+        let row_bytes = (features.dim() * features.row_type().bytes()) as u64;
+        let work = Work::new(n_rows as u64, "rows", 1)
+            .bytes(2 * n_rows as u64 * row_bytes, Access::GatherRows(row_bytes));
         let variant = format!("dense-{}x{}", features.row_type(), features.dim());
-        group.bench_function(BenchmarkId::new(variant, input.name), |bencher| {
-            bencher.iter(|| features.gather(nodes, &mut rows).expect("input nodes should have features"));
-        });
+        let (mut rows, mut next) = (RowBuf::empty(features.row_type()), 0);
+        stage.bench(&variant, &input.name, work, |bencher| {
+            bencher.iter(|| {
+                next = (next + 1) % batches.len();
+                features.gather(batches[next], &mut rows).expect("input nodes should have features");
+            });
+        })?;
     }
-    group.finish();
-    criterion.final_summary();
+    stage.finish();
     Ok(())
 }

@@ -1,29 +1,64 @@
-//! Stage `graph`: from an edge list in memory to a [`Csc`]. The rate is edges of the list.
+//! Stage `graph`: opening a set that lies on disk, and `ingest`, from an edge list in memory to a [`Csc`]. The rates
+//! are sets, and edges of the list.
 
-use std::error::Error;
+use std::path::PathBuf;
 
-use criterion::{BenchmarkId, Throughput};
-use kiln_benches::{inputs, settings};
+use kiln_benches::{Access, Input, Result, Stage, Work, inputs, n_threads};
+use kiln_data::format;
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut criterion = settings();
-    let mut group = criterion.benchmark_group("graph");
+/// A list of more edges takes seconds, and twice its memory where both directions are made.
+const MANY_EDGES: u64 = 20_000_000;
+
+fn main() -> Result {
+    let mut stage = Stage::new("graph");
     for input in inputs()? {
-        let graph = &input.dataset.graph;
+        bench_open(&mut stage, &input)?;
+        let (graph, name) = (&input.dataset.graph, &input.name);
+        let (n_nodes, n_edges) = (graph.n_nodes() as u64, graph.n_edges());
+        // At least, each edge is read once and each source written once.
+        let bytes = 12 * n_edges + 8 * n_nodes;
+        let work = Work::new(n_edges, "edges", n_threads()).bytes(bytes, Access::Stream);
         let (srcs, dsts) = scattered_edges(graph);
         let plain = CscBuilder::new(graph.n_nodes());
-        let symmetric = plain.clone().symmetrize().duplicates(Duplicates::Remove);
-        for (variant, builder) in [("build", plain), ("symmetrize-deduplicate", symmetric)] {
-            group.throughput(Throughput::Elements(graph.n_edges()));
-            group.bench_function(BenchmarkId::new(variant, input.name), |bencher| {
-                bencher.iter(|| builder.build(&srcs, &dsts).expect("the edges should be a graph's"));
-            });
+        let is_large = MANY_EDGES < n_edges;
+        if is_large {
+            stage.samples(10);
+        }
+        stage.bench("ingest", name, work, |bencher| {
+            bencher.iter(|| plain.build(&srcs, &dsts).expect("the edges should be a graph's"));
+        })?;
+        if !is_large {
+            let both = plain.clone().symmetrize().duplicates(Duplicates::Remove);
+            stage.bench("ingest-symmetrize-deduplicate", name, work, |bencher| {
+                bencher.iter(|| both.build(&srcs, &dsts).expect("the edges should be a graph's"));
+            })?;
         }
     }
-    group.finish();
-    criterion.final_summary();
+    stage.finish();
     Ok(())
+}
+
+/// A set that was made on the spot is written first, in kiln's form.
+fn bench_open(stage: &mut Stage, input: &Input) -> Result {
+    let (folder, is_written) = match &input.folder {
+        Some(folder) => (folder.clone(), false),
+        None => (write(input)?, true),
+    };
+    stage.bench("open", &input.name, Work::new(1, "sets", 1), |bencher| {
+        bencher.iter(|| kiln_data::open(&folder).expect("the set should open"));
+    })?;
+    if is_written {
+        std::fs::remove_dir_all(folder)?;
+    }
+    Ok(())
+}
+
+fn write(input: &Input) -> Result<PathBuf> {
+    let name = format!("bench-open-{}-{}", input.name, std::process::id());
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    format::write(&input.dataset, &folder)?;
+    Ok(folder)
 }
 
 /// The graph's edges in an order that is neither by source nor by destination, as files have them.

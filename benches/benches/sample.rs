@@ -1,44 +1,107 @@
-//! Stage `sample`: the blocks of one batch, on one thread, as a loader's worker makes them. The rate is
-//! edges of the blocks.
+//! Stage `sample`: the blocks of fresh batches, relabelled. On one thread, as one of a loader's workers makes them;
+//! `-workers` is as many workers as there are threads. The rate is edges of the blocks.
 
-use std::error::Error;
+use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Instant;
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Throughput};
-use kiln_benches::{FANOUTS, Input, inputs, settings};
+use kiln_benches::{BATCH_SIZE, Endless, Input, Result, Stage, Work, inputs, n_threads};
 use kiln_graph::Block;
-use kiln_sample::{BlockSampler, FullNeighbors, NeighborSampler, RngKey, Scratch};
+use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, SeedBatch, StageTimes};
+use kiln_sample::{BlockSampler, FullNeighbors, NeighborSampler, Sampled, Scratch};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut criterion = settings();
-    let mut group = criterion.benchmark_group("sample");
+/// Batches that a bench goes round: their lines together are more than most caches hold.
+const N_BATCHES: usize = 16;
+
+/// Batches that are timed together where several workers make them: they come several at a time.
+const N_TOGETHER: u32 = 8;
+
+fn main() -> Result {
+    let mut stage = Stage::new("sample");
     for input in inputs()? {
         let graph = &input.dataset.graph;
-        let replacement = NeighborSampler::with_replacement(Arc::clone(graph), FANOUTS);
-        bench(&mut group, "uniform-10-10-10", &input, &input.sampler())?;
-        bench(&mut group, "replacement-10-10-10", &input, &replacement)?;
-        bench(&mut group, "full-1", &input, &FullNeighbors::new(Arc::clone(graph), 1))?;
+        let fanouts = input.fanouts_name();
+        let replacement = NeighborSampler::with_replacement(Arc::clone(graph), input.fanouts.clone());
+        bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), work)?;
+        bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, work)?;
+        // Whole neighbourhoods are read in order.
+        let without_ceiling = |sampled: &[Sampled], threads| work(sampled, threads).lines(0);
+        bench(&mut stage, "full-1", &input, &FullNeighbors::new(Arc::clone(graph), 1), without_ceiling)?;
+        bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
     }
-    group.finish();
-    criterion.final_summary();
+    stage.finish();
     Ok(())
 }
 
 fn bench(
-    group: &mut BenchmarkGroup<'_, WallTime>,
+    stage: &mut Stage,
     variant: &str,
     input: &Input,
     sampler: &impl BlockSampler,
-) -> Result<(), kiln_sample::Error> {
-    let (seeds, key, mut scratch) = (input.seeds(), RngKey::new(0), Scratch::default());
-    let sampled = sampler.sample_blocks(&seeds, key, &mut scratch)?;
-    let n_edges: usize = sampled.blocks.iter().map(Block::n_edges).sum();
-    group.throughput(Throughput::Elements(n_edges as u64));
-    group.bench_function(BenchmarkId::new(variant, input.name), |bencher| {
+    work: impl Fn(&[Sampled], usize) -> Work,
+) -> Result {
+    let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
+    let mut sample = |batch: &SeedBatch| {
+        let sampled = sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch);
+        sampled.expect("the seeds should be nodes of the graph")
+    };
+    let sampled: Vec<Sampled> = batches.iter().map(&mut sample).collect();
+    let work = work(&sampled, 1);
+    drop(sampled);
+    let mut next = 0;
+    stage.bench(variant, &input.name, work, |bencher| {
         bencher.iter(|| {
-            sampler.sample_blocks(&seeds, key, &mut scratch).expect("the seeds should be nodes of the graph")
+            next = (next + 1) % batches.len();
+            sample(&batches[next])
         });
-    });
-    Ok(())
+    })
+}
+
+fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
+    let config = LoaderConfig { workers: n_threads(), ..LoaderConfig::default() };
+    let loader = Loader::new(input.items(BATCH_SIZE)?, SampleOnly(input.sampler()), config)?;
+    let work = work(&input.sampled(N_BATCHES)?, n_threads());
+    let mut batches = Endless::new(loader);
+    let mut take = || batches.next().map(|batch| batch.expect("the seeds should be nodes of the graph"));
+    stage.bench(variant, &input.name, work, |bencher| {
+        bencher.iter_custom(|n| {
+            // What the workers made ahead while nothing was timed.
+            (0..N_TOGETHER).for_each(|_| drop(take()));
+            let started = Instant::now();
+            (0..n * u64::from(N_TOGETHER)).for_each(|_| drop(black_box(take())));
+            started.elapsed() / N_TOGETHER
+        });
+    })
+}
+
+/// The mean of these batches. Of an edge, the line of `indices` that its source is read from; of a new node, that of
+/// the table that numbers it; of a destination, those of `indptr` and of where its edges begin.
+fn work(sampled: &[Sampled], threads: usize) -> Work {
+    let lines_of = |block: &Block| block.n_edges() + (block.n_src() - block.n_dst()) + 2 * block.n_dst();
+    let mean_of = |count: fn(&Block) -> usize| {
+        let all: usize = sampled.iter().flat_map(|batch| &batch.blocks).map(count).sum();
+        (all / sampled.len()) as u64
+    };
+    Work::new(mean_of(Block::n_edges), "edges", threads).lines(mean_of(lines_of))
+}
+
+/// Sampling alone, in a loader.
+struct SampleOnly(NeighborSampler);
+
+impl Fetch for SampleOnly {
+    type Batch = Sampled;
+    type Scratch = Scratch;
+
+    fn fetch(
+        &self,
+        batch: SeedBatch,
+        scratch: &mut Scratch,
+        _: &mut StageTimes,
+    ) -> std::result::Result<Sampled, FetchError> {
+        Ok(self.0.sample_blocks(&batch.seeds, batch.key, scratch)?)
+    }
+
+    fn n_bytes(sampled: &Sampled) -> usize {
+        sampled.blocks.iter().map(Block::n_bytes).sum()
+    }
 }

@@ -1,50 +1,121 @@
-//! Stage `step`: a whole training step of GraphSAGE, three layers of 256, with nothing overlapped: sample,
-//! gather, upload, forward, backward, update. The rate is seeds.
+//! Stage `step`: whole training steps as users run them, over fresh batches that one worker samples and gathers
+//! ahead: upload, forward, backward, update. GraphSAGE, three layers of 256, and a GCN, two of 64: a step; GIN, two
+//! layers of 64: an epoch with loading and batching. The rates are seeds and graphs.
 
-use std::error::Error;
+use std::time::{Duration, Instant};
 
 use burn::tensor::Device;
-use criterion::{BenchmarkId, Throughput};
-use kiln_benches::{inputs, settings};
+use kiln_benches::{
+    Endless, GraphInput, Input, Result, Stage, Work, fake, graph_inputs, inputs, n_threads, train, wants_fake,
+};
 use kiln_dist::Solo;
-use kiln_loader::{Fetch, NodeFetch, SeedBatch, StageTimes};
-use kiln_nn::{Aggregate, SageConfig};
-use kiln_sample::{RngKey, Scratch};
-use kiln_train::{NodeClassification, OptimizerConfig, Trainer};
+use kiln_graph::gcn_norm;
+use kiln_loader::{Fetch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};
+use kiln_sample::{Fanout, NeighborSampler, RngKey, UniformWithLoop};
+use kiln_train::{
+    EpochSoFar, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task, Trainer,
+};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let device = Device::flex();
-    let mut criterion = settings();
-    let mut group = criterion.benchmark_group("step");
+/// One thread beside the trainer's.
+const LOADER: LoaderConfig = LoaderConfig { workers: 1, queue_bytes: 256 << 20 };
+
+fn main() -> Result {
+    let mut stage = Stage::new("step");
     for input in inputs()? {
-        let data = &input.dataset;
-        let fetch = NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone());
-        let model = SageConfig {
-            d_in: data.features.dim(),
-            hidden: 256,
-            n_classes: data.labels.n_classes(),
-            n_layers: 3,
-            aggregate: Aggregate::Mean,
-            input_dropout: 0.0,
-            dropout: 0.5,
-        };
-        let model = model.init(RngKey::new(0), &device.clone().autodiff())?;
-        let optimizer = OptimizerConfig::adam(0.003, 0.0);
-        let task = NodeClassification::new();
-        let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device.clone())?;
-        let batch = SeedBatch { step: 0, key: RngKey::new(0), seeds: input.labelled_seeds() };
-        let mut scratch = Scratch::default();
-        group.throughput(Throughput::Elements(batch.seeds.len() as u64));
-        group.bench_function(BenchmarkId::new("sage-3x256", input.name), |bencher| {
-            bencher.iter(|| {
-                let mut times = StageTimes::default();
-                let fetched = fetch.fetch(batch.clone(), &mut scratch, &mut times);
-                let fetched = fetched.expect("labelled nodes should make a batch");
-                trainer.epoch(0, [Ok(fetched)], |_| {}).expect("a step should have a finite loss")
-            });
-        });
+        sage(&mut stage, &input)?;
     }
-    group.finish();
-    criterion.final_summary();
+    for input in graph_inputs()? {
+        gin(&mut stage, &input)?;
+    }
+    if wants_fake() {
+        gcn(&mut stage)?;
+    }
+    stage.finish();
     Ok(())
+}
+
+fn sage(stage: &mut Stage, input: &Input) -> Result {
+    let sampled = input.sampled(4)?;
+    let flop = sampled.iter().map(|batch| train::flop(input, batch)).sum::<u64>() / sampled.len() as u64;
+    let n_seeds = sampled[0].seed_rows.len() as u64;
+    drop(sampled);
+    let work = Work::new(n_seeds, "seeds", n_threads()).flop(flop);
+    let variant = format!("sage-3x256-{}", input.fanouts_name());
+    let (mut trainer, mut batches) = (train::trainer(input)?, train::batches(input)?);
+    stage.bench(&variant, &input.name, work, |bencher| {
+        bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
+    })
+}
+
+/// The time of so many steps in a steady state: one step before them uses up what was made ahead.
+fn steps<T: Task, F: Fetch<Batch = T::Batch>>(
+    trainer: &mut Trainer<T>,
+    batches: &mut Endless<F>,
+    n_steps: u64,
+) -> Duration {
+    let mut so_far = EpochSoFar::start(0);
+    let mut step = || {
+        trainer.step(batches, &mut so_far).expect("a step should have a finite loss");
+    };
+    step();
+    let started = Instant::now();
+    (0..n_steps).for_each(|_| step());
+    started.elapsed()
+}
+
+fn gcn(stage: &mut Stage) -> Result {
+    let (data, device) = (fake()?, Device::flex());
+    let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
+    let sampler =
+        NeighborSampler::with_rule(graph, [Fanout::UpTo(50); 2], UniformWithLoop).estimate_sums()?;
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone()).for_training();
+    let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
+    let mut batches =
+        Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, fetch, LOADER)?);
+    let config = GcnConfig {
+        d_in: data.features.dim(),
+        hidden: 64,
+        n_classes: data.labels.n_classes(),
+        n_layers: 2,
+        input_dropout: 0.0,
+        dropout: 0.0,
+    };
+    let model = config.init(RngKey::new(0), &device.clone().autodiff())?;
+    let optimizer =
+        OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
+    let task = NodeClassification::new();
+    let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device)?;
+    stage.bench("gcn-2x64-50-50", "fake", Work::new(128, "seeds", n_threads()), |bencher| {
+        bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
+    })
+}
+
+fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
+    let (device, train) = (Device::flex(), input.train());
+    let work = Work::new(train.len() as u64, "graphs", n_threads());
+    let offsets = input.node_offsets.clone().into();
+    let fetch = GraphFetch::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone())
+        .for_training();
+    let items = ItemSamplerConfig { batch_size: 32, ..ItemSamplerConfig::default() };
+    let loader = Loader::new(ItemSampler::new(train, items)?, fetch, LOADER)?;
+    let config = GinConfig {
+        n_layers: 2,
+        norm: Norm::None,
+        jumping: Jumping::Last,
+        dropout: 0.0,
+        ..GinConfig::paper(input.features.dim(), 64, input.labels.n_classes())
+    };
+    let model = config.init(RngKey::new(0), &device.clone().autodiff())?;
+    let optimizer = OptimizerConfig::adam(0.01, 0.0);
+    let task = GraphClassification::new();
+    let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device)?;
+    let mut epoch = 0;
+    stage.bench("gin-2x64-epoch", &input.name, work, |bencher| {
+        bencher.iter(|| {
+            epoch += 1;
+            let batches = loader.epoch(Pass::Train { epoch });
+            trainer.epoch(epoch as usize, batches, |_| {}).expect("a step should have a finite loss")
+        });
+    })
 }

@@ -101,8 +101,11 @@ impl GraphArgs {
     }
 }
 
+/// What makes the batches of a program on graphs.
+pub type GraphLoader = Loader<GraphFetch<dyn FeatureSource>>;
+
 impl Graphs {
-    /// Batches of these graphs.
+    /// Batches of these graphs, to judge a model by.
     ///
     /// # Errors
     /// What the loader says.
@@ -111,11 +114,31 @@ impl Graphs {
         graphs: &[NodeId],
         items: ItemSamplerConfig,
         config: LoaderConfig,
-    ) -> kiln_loader::Result<Loader<GraphFetch<dyn FeatureSource>>> {
+    ) -> kiln_loader::Result<GraphLoader> {
+        Loader::new(ItemSampler::new(graphs, items)?, self.fetch(), config)
+    }
+
+    /// Batches of these graphs, to train with.
+    ///
+    /// # Errors
+    /// What the loader says.
+    pub fn training_loader(
+        &self,
+        graphs: &[NodeId],
+        items: ItemSamplerConfig,
+        config: LoaderConfig,
+    ) -> kiln_loader::Result<GraphLoader> {
+        Loader::new(ItemSampler::new(graphs, items)?, self.fetch().for_training(), config)
+    }
+
+    fn fetch(&self) -> GraphFetch<dyn FeatureSource> {
         let Self { set, features } = self;
-        let offsets = set.node_offsets().clone();
-        let fetch = GraphFetch::new(set.graph().clone(), offsets, features.clone(), set.labels().clone());
-        Loader::new(ItemSampler::new(graphs, items)?, fetch, config)
+        GraphFetch::new(
+            set.graph().clone(),
+            set.node_offsets().clone(),
+            features.clone(),
+            set.labels().clone(),
+        )
     }
 }
 

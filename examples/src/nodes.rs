@@ -43,12 +43,13 @@ impl NodeProgram<'_> {
     fn rank<M: LayerWise + Sync>(&self, model: M, comm: Box<dyn Communicator>) -> anyhow::Result<()> {
         let Self { program, data, .. } = self;
         let items = program.run.items(comm.topology());
-        let loader = |nodes: &[NodeId]| {
-            let fetch = NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
+        let fetch = || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
+        let loader = |nodes: &[NodeId], fetch| {
             Loader::new(ItemSampler::new(nodes, items)?, fetch, program.run.loader())
         };
         let Split { train, val, test } = &data.split;
-        let (train, val_batches, test_batches) = (loader(train)?, loader(val)?, loader(test)?);
+        let (val_batches, test_batches) = (loader(val, fetch())?, loader(test, fetch())?);
+        let train = loader(train, fetch().for_training())?;
         let (task, optimizer) = (NodeClassification::new(), program.fit.optimizer()?);
         let trainer = Trainer::new(task, model, &optimizer, comm, program.run.device.clone())?;
         program.see_through(

@@ -1,4 +1,4 @@
-use crate::{EdgeId, LocalId, NodeId};
+use crate::{EdgeId, LocalId, NodeId, Transposed};
 
 /// One layer's message-flow graph: a bipartite CSC from sources to destinations in local ids, the
 /// destinations being the first `n_dst` sources.
@@ -15,9 +15,19 @@ use crate::{EdgeId, LocalId, NodeId};
 /// | `indices` | [`LocalId`] | `n_edges` | position of the edge in the block; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge, ascending for each destination |
 /// | `weights` | `f32` | `n_edges` | the same; `None` when the sampler was not asked for weights |
-#[derive(Debug, Clone, PartialEq)]
+///
+/// A block may carry its [`Transposed`], which says nothing new: it is as good as one without, and equal to it.
+#[derive(Debug, Clone)]
 pub struct Block {
     parts: BlockParts,
+    /// What was made in advance for somebody who will need it.
+    transposed: Option<Transposed>,
+}
+
+impl PartialEq for Block {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
 }
 
 /// The arrays of a [`Block`]; see its table.
@@ -57,7 +67,7 @@ impl Block {
         let largest = indices.iter().fold(0, |largest, src| src.0.max(largest)) as usize;
         let in_range = indices.is_empty() || largest < srcs.len();
         assert!(in_range, "local id {largest} of {} sources", srcs.len());
-        Self { parts }
+        Self { parts, transposed: None }
     }
 
     /// Number of sources.
@@ -113,17 +123,36 @@ impl Block {
         self.parts.srcs[local.index()]
     }
 
+    /// Makes the transposed block, which the block carries from now on, unless it does already: for gradients,
+    /// where it is cheaper made now than then.
+    pub fn transpose(&mut self) {
+        if self.transposed.is_none() {
+            self.transposed = Some(Transposed::of(self));
+        }
+    }
+
+    /// The transposed block, if it was made.
+    pub fn transposed(&self) -> Option<&Transposed> {
+        self.transposed.as_ref()
+    }
+
+    /// Gives the transposed block away, if it was made.
+    pub fn take_transposed(&mut self) -> Option<Transposed> {
+        self.transposed.take()
+    }
+
     /// Gives the arrays back.
     pub fn into_parts(self) -> BlockParts {
         self.parts
     }
 
-    /// Bytes of the block's arrays.
+    /// Bytes of the block's arrays, those of the transposed block included if it was made.
     pub fn n_bytes(&self) -> usize {
         size_of_val(self.srcs())
             + size_of_val(self.indptr())
             + size_of_val(self.indices())
             + size_of_val(self.edge_ids())
             + self.weights().map_or(0, size_of_val)
+            + self.transposed().map_or(0, Transposed::n_bytes)
     }
 }

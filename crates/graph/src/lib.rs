@@ -1,5 +1,6 @@
 //! Graph topology: node and edge ids, the compressed in-neighbour form [`Csc`], the builder that makes
-//! it from an edge list, and the message-flow [`Block`] that samplers hand to layers.
+//! it from an edge list, and the message-flow [`Block`] that samplers hand to layers, with its edges by source
+//! ([`Transposed`]) where gradients will flow.
 //!
 //! This crate never sees a float feature, draws no random number and starts no thread of its own.
 //!
@@ -20,6 +21,7 @@ mod csc;
 mod error;
 mod ids;
 mod norm;
+mod transposed;
 
 pub use block::{Block, BlockParts};
 pub use buf::{Buf, Mapping, file_prefix, open_file};
@@ -28,6 +30,7 @@ pub use csc::Csc;
 pub use error::Error;
 pub use ids::{EdgeId, LocalId, NodeId};
 pub use norm::gcn_norm;
+pub use transposed::Transposed;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -138,9 +138,7 @@ fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) ->
     Adjacency {
         indptr: block.indptr,
         indices: block.indices,
-        out_indptr: block.out_indptr,
-        out_dsts: block.out_dsts,
-        out_edges: block.out_edges,
+        transposed: block.transposed,
         n_src: block.n_src,
         n_dst: block.n_dst,
         n_edges: block.n_edges,

@@ -1,12 +1,13 @@
+use std::sync::{Arc, OnceLock};
+
 use burn::backend::tensor::IntTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType};
 use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
 use bytemuck::cast_vec;
-use kiln_graph::Block;
+use kiln_graph::{Block, BlockParts, LocalId, Transposed};
 
-use crate::transpose::Transposed;
-
-/// A [`Block`] on a device, with its edges listed by destination and by source.
+/// A [`Block`] on a device. Its transposed block, which gradients flow back over, is the one that the block
+/// carried, or is made when a gradient first asks for it: once for all clones.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
@@ -22,9 +23,7 @@ pub struct DeviceBlock {
     n_edges: usize,
     indptr: Tensor<1, Int>,
     indices: Tensor<1, Int>,
-    out_indptr: Tensor<1, Int>,
-    out_dsts: Tensor<1, Int>,
-    out_edges: Tensor<1, Int>,
+    transposed: Arc<OnceLock<Transposed>>,
     edge_ids: Tensor<1, Int>,
     weights: Option<Tensor<1>>,
     src_nodes: Tensor<1, Int>,
@@ -32,32 +31,39 @@ pub struct DeviceBlock {
 }
 
 impl DeviceBlock {
-    /// Copies a block to a device, with its edges sorted by source for the gradients.
+    /// Brings a block to a device. On Flex its arrays become the tensors, without a copy.
     ///
     /// # Panics
     /// When the block has 2^31 edges or sources, or more: split the batch.
-    pub fn upload(block: &Block, device: &Device) -> Self {
-        check_limit(block.n_edges(), "edges");
-        check_limit(block.n_src(), "sources");
-        let transposed = Transposed::of(block);
+    pub fn new(mut block: Block, device: &Device) -> Self {
+        let (n_src, n_dst, n_edges) = (block.n_src(), block.n_dst(), block.n_edges());
+        check_limit(n_edges, "edges");
+        check_limit(n_src, "sources");
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
-        let src_nodes: Vec<u32> = block.srcs().iter().map(|node| node.0).collect();
-        let src_nodes = upload(src_nodes, DType::U32, device);
+        let transposed = block.take_transposed().map_or_else(OnceLock::new, OnceLock::from);
+        let BlockParts { srcs, indptr, indices, edge_ids, weights } = block.into_parts();
+        let src_nodes = upload(cast_vec::<_, u32>(srcs), DType::U32, device);
         Self {
-            n_src: block.n_src(),
-            n_dst: block.n_dst(),
-            n_edges: block.n_edges(),
-            indptr: upload_u32(block.indptr().to_vec(), device),
-            indices: upload_u32(bytemuck::cast_slice(block.indices()).to_vec(), device),
-            out_indptr: upload_u32(transposed.indptr, device),
-            out_dsts: upload_u32(transposed.dsts, device),
-            out_edges: upload_u32(transposed.edges, device),
-            edge_ids: upload(bytemuck::cast_slice::<_, i64>(block.edge_ids()).to_vec(), DType::I64, device),
-            weights: block.weights().map(|weights| Tensor::from_data(weights, device)),
-            dst_nodes: src_nodes.clone().slice(0..block.n_dst()),
+            n_src,
+            n_dst,
+            n_edges,
+            indptr: upload_u32(indptr, device),
+            indices: upload_u32(cast_vec(indices), device),
+            transposed: Arc::new(transposed),
+            edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
+            weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
+            dst_nodes: src_nodes.clone().slice(0..n_dst),
             src_nodes,
         }
+    }
+
+    /// Copies a block to a device.
+    ///
+    /// # Panics
+    /// As [`DeviceBlock::new`].
+    pub fn upload(block: &Block, device: &Device) -> Self {
+        Self::new(block.clone(), device)
     }
 
     /// Number of sources.
@@ -99,9 +105,7 @@ impl DeviceBlock {
         Adjacency {
             indptr: self.indptr.clone().into_dispatch(),
             indices: self.indices.clone().into_dispatch(),
-            out_indptr: self.out_indptr.clone().into_dispatch(),
-            out_dsts: self.out_dsts.clone().into_dispatch(),
-            out_edges: self.out_edges.clone().into_dispatch(),
+            transposed: Arc::clone(&self.transposed),
             n_src: self.n_src,
             n_dst: self.n_dst,
             n_edges: self.n_edges,
@@ -109,25 +113,29 @@ impl DeviceBlock {
     }
 }
 
-/// The index tensors of a [`DeviceBlock`] as a backend sees them; all are i32.
+/// A [`DeviceBlock`]'s edges as a backend sees them; the tensors are i32.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) struct Adjacency<B: Backend> {
     /// Where each destination's edges start, `[n_dst + 1]`.
     pub(crate) indptr: IntTensor<B>,
     /// Each edge's source, `[n_edges]`.
     pub(crate) indices: IntTensor<B>,
-    /// Where each source's edges start in the next two, `[n_src + 1]`.
-    pub(crate) out_indptr: IntTensor<B>,
-    /// By source: each edge's destination, `[n_edges]`.
-    pub(crate) out_dsts: IntTensor<B>,
-    /// By source: each edge's position in `indices`, `[n_edges]`.
-    pub(crate) out_edges: IntTensor<B>,
+    /// The edges by source, on the host, once they are there.
+    pub(crate) transposed: Arc<OnceLock<Transposed>>,
     /// Number of sources.
     pub(crate) n_src: usize,
     /// Number of destinations.
     pub(crate) n_dst: usize,
     /// Number of edges.
     pub(crate) n_edges: usize,
+}
+
+impl<B: Backend> Adjacency<B> {
+    /// The edges by source. `indptr` and `indices` are these tensors' values; they are used where nobody has
+    /// asked before.
+    pub(crate) fn by_source(&self, indptr: &[u32], indices: &[LocalId]) -> &Transposed {
+        self.transposed.get_or_init(|| Transposed::of_edges(indptr, indices, self.n_src))
+    }
 }
 
 /// Index tensors are i32, and one past the last position must be one, too.
@@ -143,4 +151,54 @@ pub(crate) fn upload_u32(values: Vec<u32>, device: &Device) -> Tensor<1, Int> {
 pub(crate) fn upload<E: Element>(values: Vec<E>, dtype: DType, device: &Device) -> Tensor<1, Int> {
     let n_values = values.len();
     Tensor::from_data(TensorData::new(values, [n_values]), (device, dtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops;
+    use kiln_graph::{EdgeId, NodeId};
+
+    fn host() -> Block {
+        Block::new(BlockParts {
+            srcs: (0..3).map(NodeId).collect(),
+            indptr: vec![0, 2, 3],
+            indices: [2, 1, 2].map(LocalId).to_vec(),
+            edge_ids: (0..3).map(EdgeId).collect(),
+            weights: None,
+        })
+    }
+
+    #[test]
+    fn a_block_is_transposed_when_a_gradient_first_needs_it() {
+        let device = Device::flex().autodiff();
+        let block = DeviceBlock::new(host(), &device);
+        let x = Tensor::<2>::ones([3, 4], &device);
+        let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
+        let _ = (ops::neighbor_mean(&block, x.clone()) * scale).sum().backward();
+        assert_eq!(block.transposed.get(), None, "the rows have no gradient");
+        let clone = block.clone();
+        let _ = ops::neighbor_mean(&clone, x.require_grad()).sum().backward();
+        assert_eq!(block.transposed.get(), Some(&Transposed::of(&host())), "clones share it");
+    }
+
+    #[test]
+    fn a_transposed_block_that_a_block_carries_is_taken_over() {
+        let mut carrying = host();
+        carrying.transpose();
+        let place = carrying.transposed().map(|transposed| transposed.dsts().as_ptr());
+        let block = DeviceBlock::new(carrying, &Device::flex());
+        assert_eq!(block.transposed.get().map(|transposed| transposed.dsts().as_ptr()), place);
+        assert_eq!(block.transposed.get(), Some(&Transposed::of(&host())));
+    }
+
+    #[test]
+    fn arrays_become_tensors_where_they_are() {
+        let host = host();
+        let place = host.indices().as_ptr().addr();
+        let block = DeviceBlock::new(host, &Device::flex());
+        #[expect(clippy::disallowed_methods, reason = "on Flex the data is where the tensor's is")]
+        let data = block.indices.into_data();
+        assert_eq!(data.as_bytes().as_ptr().addr(), place);
+    }
 }

@@ -1,6 +1,8 @@
+use std::sync::{Arc, OnceLock};
+
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor};
-use kiln_graph::{Block, NodeId};
+use kiln_graph::{Block, NodeId, Transposed};
 
 use crate::DeviceBlock;
 use crate::block::{Adjacency, check_limit, upload, upload_u32};
@@ -13,9 +15,7 @@ use crate::block::{Adjacency, check_limit, upload, upload_u32};
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
 /// | `offsets` | i32 | `n_segments + 1` | segment; its rows are `offsets[s]..offsets[s + 1]` |
-/// | `numbers` | i32 | `n_rows + 1` | row; its own number |
-/// | `rows` | i32 | `n_rows` | row; its own number: `numbers` without the last |
-/// | `segments` | i32 | `n_rows` | row; the segment that it belongs to |
+/// | `rows` | i32 | `n_rows` | row; its own number |
 ///
 /// A clone shares the device's memory.
 #[derive(Debug, Clone)]
@@ -23,9 +23,8 @@ pub struct DeviceSegments {
     n_rows: usize,
     n_segments: usize,
     offsets: Tensor<1, Int>,
-    numbers: Tensor<1, Int>,
     rows: Tensor<1, Int>,
-    segments: Tensor<1, Int>,
+    transposed: Arc<OnceLock<Transposed>>,
 }
 
 impl DeviceSegments {
@@ -44,20 +43,14 @@ impl DeviceSegments {
         let n_segments = offsets.len() - 1;
         let n_rows = offsets[n_segments];
         check_limit(n_rows as usize, "rows");
-        let mut segments = Vec::with_capacity(n_rows as usize);
-        for (segment, rows) in offsets.windows(2).enumerate() {
-            segments.resize(rows[1] as usize, segment as u32);
-        }
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
-        let numbers = upload_u32((0..=n_rows).collect(), device);
         Self {
             n_rows: n_rows as usize,
             n_segments,
             offsets: upload_u32(offsets.to_vec(), device),
-            rows: numbers.clone().slice(0..n_rows as usize),
-            numbers,
-            segments: upload_u32(segments, device),
+            rows: upload_u32((0..n_rows).collect(), device),
+            transposed: Arc::default(),
         }
     }
 
@@ -72,13 +65,10 @@ impl DeviceSegments {
     }
 
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
-        let rows = self.rows.clone().into_dispatch();
         Adjacency {
             indptr: self.offsets.clone().into_dispatch(),
-            indices: rows.clone(),
-            out_indptr: self.numbers.clone().into_dispatch(),
-            out_dsts: self.segments.clone().into_dispatch(),
-            out_edges: rows,
+            indices: self.rows.clone().into_dispatch(),
+            transposed: Arc::clone(&self.transposed),
             n_src: self.n_rows,
             n_dst: self.n_segments,
             n_edges: self.n_rows,
@@ -98,15 +88,15 @@ pub struct DeviceGraphs {
 }
 
 impl DeviceGraphs {
-    /// Copies graphs to a device. The block's sources are its destinations: the nodes of all graphs, graph
+    /// Brings graphs to a device; on Flex the block's arrays become tensors without a copy. The block's sources are its destinations: the nodes of all graphs, graph
     /// after graph, those of graph `g` being `node_offsets[g]..node_offsets[g + 1]`. `items` are the graphs'
     /// own numbers, which do not depend on the batch.
     ///
     /// # Panics
     /// When the block has a source that is no destination, the offsets do not end at its number of nodes,
-    /// or the numbers of items and graphs differ; and as [`DeviceBlock::upload`] and
+    /// or the numbers of items and graphs differ; and as [`DeviceBlock::new`] and
     /// [`DeviceSegments::upload`]. That edges stay within their graphs is not checked.
-    pub fn upload(block: &Block, node_offsets: &[u32], items: &[NodeId], device: &Device) -> Self {
+    pub fn new(block: Block, node_offsets: &[u32], items: &[NodeId], device: &Device) -> Self {
         let (n_src, n_dst) = (block.n_src(), block.n_dst());
         assert_eq!(n_src, n_dst, "{n_src} sources for {n_dst} destinations, expected the same nodes");
         let segments = DeviceSegments::upload(node_offsets, device);
@@ -116,7 +106,15 @@ impl DeviceGraphs {
         assert_eq!(n_items, n_graphs, "{n_items} items for {n_graphs} graphs");
         let items: Vec<u32> = items.iter().map(|item| item.0).collect();
         let items = upload(items, DType::U32, &device.clone().inner());
-        Self { block: DeviceBlock::upload(block, device), segments, items }
+        Self { block: DeviceBlock::new(block, device), segments, items }
+    }
+
+    /// Copies graphs to a device.
+    ///
+    /// # Panics
+    /// As [`DeviceGraphs::new`].
+    pub fn upload(block: &Block, node_offsets: &[u32], items: &[NodeId], device: &Device) -> Self {
+        Self::new(block.clone(), node_offsets, items, device)
     }
 
     /// The edges.

@@ -33,7 +33,6 @@ mod launch;
 pub mod ops;
 mod reference;
 pub mod testing;
-mod transpose;
 
 pub use block::DeviceBlock;
 pub use graphs::{DeviceGraphs, DeviceSegments};

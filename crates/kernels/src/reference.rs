@@ -263,9 +263,13 @@ pub(crate) fn dst_rows_adjoint<B: Backend>(block: &Adjacency<B>, grad: FloatTens
 
 /// Each edge's destination, in block order, `[n_edges]`.
 fn edge_dsts<B: Backend>(block: &Adjacency<B>) -> IntTensor<B> {
-    let zeros = B::int_zeros(Shape::new([block.n_edges]), &block.indices.device(), INDEX);
-    let edges = block.out_edges.clone();
-    B::int_select_assign(zeros, 0, edges, block.out_dsts.clone(), IndexingUpdateOp::Add)
+    // It is the number of destinations whose edges end there or before, one place being behind all edges.
+    let device = block.indices.device();
+    let ends = B::int_slice(block.indptr.clone(), &[Slice::from(1..block.n_dst + 1)]);
+    let ones = B::int_ones(Shape::new([block.n_dst]), &device, INDEX);
+    let zeros = B::int_zeros(Shape::new([block.n_edges + 1]), &device, INDEX);
+    let ended = B::int_cumsum(B::int_select_assign(zeros, 0, ends, ones, IndexingUpdateOp::Add), 0);
+    B::int_slice(ended, &[Slice::from(0..block.n_edges)])
 }
 
 /// In-degrees as numbers of the given tensor's type, 1 where there is no edge, `[n_dst, 1]`.

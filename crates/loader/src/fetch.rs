@@ -42,12 +42,21 @@ pub struct NodeFetch<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
     labels: Arc<Labels>,
+    transposes: bool,
 }
 
 impl<S: BlockSampler + ?Sized, F: FeatureSource + ?Sized> NodeFetch<S, F> {
     /// Batches from these parts, which are shared with the caller.
     pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
-        Self { sampler, features, labels }
+        Self { sampler, features, labels, transposes: false }
+    }
+
+    /// The same batches, for training: each block but the first carries its transposed block, made here, in
+    /// the loader's worker, where the backward pass would otherwise make it. The first block's input is
+    /// features, which get no gradient. Where they do, its transposed block is made when that is asked for.
+    #[must_use]
+    pub fn for_training(self) -> Self {
+        Self { transposes: true, ..self }
     }
 }
 
@@ -109,7 +118,10 @@ where
     ) -> Result<MiniBatch, FetchError> {
         let SeedBatch { step, key, seeds } = seeds;
         let start = Instant::now();
-        let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
+        let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
+        if self.transposes {
+            sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
+        }
         let sampled_at = Instant::now();
         let mut x = RowBuf::empty(self.features.row_type());
         match sampled.blocks.first() {

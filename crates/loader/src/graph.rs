@@ -19,6 +19,7 @@ pub struct GraphFetch<F: ?Sized> {
     node_offsets: Buf<u32>,
     features: Arc<F>,
     labels: Arc<Labels>,
+    transposes: bool,
 }
 
 impl<F: FeatureSource + ?Sized> GraphFetch<F> {
@@ -34,7 +35,14 @@ impl<F: FeatureSource + ?Sized> GraphFetch<F> {
         let n_graphs = node_offsets.len().saturating_sub(1);
         assert_eq!(labels.len(), n_graphs, "labels and graphs differ in number");
         assert_eq!(features.n_rows(), graph.n_nodes(), "feature rows and nodes differ in number");
-        Self { graph, node_offsets, features, labels }
+        Self { graph, node_offsets, features, labels, transposes: false }
+    }
+
+    /// The same batches, for training: their block carries its transposed block, made here, in the loader's
+    /// worker, where the backward pass would otherwise make it. It serves all layers but the first.
+    #[must_use]
+    pub fn for_training(self) -> Self {
+        Self { transposes: true, ..self }
     }
 }
 
@@ -96,7 +104,10 @@ impl<F: FeatureSource + ?Sized + 'static> Fetch for GraphFetch<F> {
         let SeedBatch { step, key, seeds } = seeds;
         let graphs = seeds.as_nodes().to_vec();
         let start = Instant::now();
-        let (block, node_offsets) = self.copy(&graphs)?;
+        let (mut block, node_offsets) = self.copy(&graphs)?;
+        if self.transposes {
+            block.transpose();
+        }
         let copied_at = Instant::now();
         let mut x = RowBuf::empty(self.features.row_type());
         self.features.gather(block.srcs(), &mut x)?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, EdgeId, LocalId, Mapping, NodeId};
+use kiln_graph::{Buf, Csc, CscBuilder, EdgeId, LocalId, Mapping, NodeId, Transposed};
 use kiln_loader::{
     Fetch, FetchError, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass,
     SeedBatch, StageTimes,
@@ -60,6 +60,15 @@ fn graphs_of_a_batch_stand_one_after_the_other() {
     assert_eq!(batch.x_dim, 2);
     let rows: Vec<f32> = [5, 6, 7, 0, 1, 2, 3, 4].into_iter().flat_map(|v| [v as f32, -(v as f32)]).collect();
     assert_eq!(batch.x.into_f32(), rows);
+}
+
+#[test]
+fn a_batch_for_training_is_the_same_with_its_block_transposed() {
+    let plain = take(&fetch(graph(), &OFFSETS, &CLASSES), &[3, 1, 0]).unwrap();
+    let training = take(&fetch(graph(), &OFFSETS, &CLASSES).for_training(), &[3, 1, 0]).unwrap();
+    assert_eq!((&training.block, training.x.n_bytes()), (&plain.block, plain.x.n_bytes()));
+    assert_eq!(plain.block.transposed(), None);
+    assert_eq!(training.block.transposed(), Some(&Transposed::of(&plain.block)));
 }
 
 #[test]

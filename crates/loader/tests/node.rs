@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{Block, Csc, CscBuilder, NodeId};
+use kiln_graph::{Block, Csc, CscBuilder, NodeId, Transposed};
 use kiln_loader::{
     Error, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass,
     Shard, StageTimes,
@@ -93,6 +93,28 @@ fn batches_are_the_same_for_any_number_of_workers() {
             }
         }
     }
+}
+
+#[test]
+fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() {
+    let rows = vec![0.0; 2 * N_NODES as usize];
+    let fetch = || {
+        let sampler = Arc::new(NeighborSampler::new(graph(), fanouts()));
+        let features = Arc::new(Dense::from_f32(rows.clone(), 2).unwrap());
+        NodeFetch::new(sampler, features, Arc::new(Labels::new(vec![0; N_NODES as usize], 1)))
+    };
+    let batch = |fetch| {
+        let items = ItemSampler::new(nodes(), ItemSamplerConfig::default()).unwrap();
+        let loader = Loader::new(items, fetch, LoaderConfig { workers: 0, queue_bytes: 1 << 20 }).unwrap();
+        loader.epoch(Pass::Train { epoch: 0 }).next().unwrap().unwrap()
+    };
+    let (plain, training): (MiniBatch, MiniBatch) = (batch(fetch()), batch(fetch().for_training()));
+    assert_eq!(training.blocks, plain.blocks);
+    assert!(plain.blocks.iter().all(|block| block.transposed().is_none()));
+    assert_eq!(training.blocks[0].transposed(), None);
+    let transposed = Transposed::of(&plain.blocks[1]);
+    assert_eq!(training.blocks[1].transposed(), Some(&transposed));
+    assert_eq!(training.n_bytes(), plain.n_bytes() + transposed.n_bytes());
 }
 
 #[test]

@@ -41,9 +41,10 @@ impl<M: GraphModel> Task for GraphClassification<M> {
     type Model = M;
 
     fn upload(&self, batch: GraphBatch, device: &Device) -> DeviceBatch<GraphInput> {
-        let x = TensorData::new(batch.x.into_f32(), [batch.block.n_src(), batch.x_dim]);
+        let n_nodes = batch.block.n_src();
+        let x = TensorData::new(batch.x.into_f32(), [n_nodes, batch.x_dim]);
         let input = GraphInput {
-            graphs: DeviceGraphs::upload(&batch.block, &batch.node_offsets, &batch.graphs, device),
+            graphs: DeviceGraphs::new(batch.block, &batch.node_offsets, &batch.graphs, device),
             x: Tensor::from_data(x, device),
             items: batch.graphs,
             labels: batch.labels,

@@ -206,9 +206,8 @@ impl<M: LayerWise> Run<'_, M> {
         source.gather(block.srcs(), &mut rows)?;
         let x = TensorData::new(rows.into_f32(), [block.n_src(), source.dim()]);
         let x = Tensor::from_data(x, &self.device);
-        let uploaded = DeviceBlock::upload(&block, &self.device);
-        drop(block);
-        let outputs = self.model.layer(layer, &uploaded, x, &ctx);
+        let block = DeviceBlock::new(block, &self.device);
+        let outputs = self.model.layer(layer, &block, x, &ctx);
         let [_, d_out] = self.model.widths(layer);
         assert_eq!(outputs.dims(), [n_dst, d_out], "the shape of layer {layer}'s outputs");
         let rows = kiln_kernels::read_f32(outputs);

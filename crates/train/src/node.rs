@@ -52,7 +52,7 @@ impl<M: BlockModel> Task for NodeClassification<M> {
         let n_inputs = batch.blocks.first().map_or(batch.seeds.len(), |block| block.n_src());
         let x = TensorData::new(batch.x.into_f32(), [n_inputs, batch.x_dim]);
         let input = NodeInput {
-            blocks: batch.blocks.iter().map(|block| DeviceBlock::upload(block, device)).collect(),
+            blocks: batch.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
             x: Tensor::from_data(x, device),
             seeds: batch.seeds.as_nodes().to_vec(),
             seed_rows: batch.seed_rows.iter().map(|row| row.index()).collect(),

@@ -100,7 +100,7 @@ fn train(
     let (items, ahead) = (args.run.items(comm.topology()), args.run.loader());
     let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
     let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
-    let train = graphs.loader(&rest, items, ahead)?;
+    let train = graphs.training_loader(&rest, items, ahead)?;
     ensure!(train.n_steps(Pass::Train { epoch: 0 }) > 0, "no step for these folds: lower --batch-size");
     let judge = |&fold: &usize| graphs.loader(&folds[fold], items, ahead);
     let judges = left_out.iter().map(judge).collect::<kiln_loader::Result<Vec<_>>>()?;

@@ -58,7 +58,8 @@ fn train(
     let run = program.run;
     let (items, ahead, device) = (run.items(comm.topology()), run.loader(), run.device.clone());
     let loader = |part: &[NodeId]| graphs.loader(part, items, ahead);
-    let (train, val, test) = (loader(&split.train)?, loader(&split.val)?, loader(&split.test)?);
+    let (val, test) = (loader(&split.val)?, loader(&split.test)?);
+    let train = graphs.training_loader(&split.train, items, ahead)?;
     let model = model.config(graphs)?.init(RngKey::new(run.seed), &device.clone().autodiff())?;
     let (task, optimizer) = (GraphClassification::<Gin>::new(), program.fit.optimizer()?);
     let trainer = Trainer::new(task, model, &optimizer, comm, device)?;

@@ -238,9 +238,16 @@ mod tests {
 
     #[test]
     fn products_are_right_for_ragged_shapes() {
-        for [n, inner, m] in
-            [[1, 1, 1], [3, 5, 4], [17, 33, 65], [300, 200, 201], [4500, 60, 70], [0, 4, 3], [4, 0, 3], [4, 3, 0]]
-        {
+        for [n, inner, m] in [
+            [1, 1, 1],
+            [3, 5, 4],
+            [17, 33, 65],
+            [300, 200, 201],
+            [4500, 60, 70],
+            [0, 4, 3],
+            [4, 0, 3],
+            [4, 3, 0],
+        ] {
             let (left, right) = (ramp(n * inner), ramp(inner * m));
             let expected = reference(&left, &right, [n, inner, m]);
             let (a, b) = (Matrix::new(&left, [n, inner]), Matrix::new(&right, [inner, m]));
@@ -258,7 +265,9 @@ mod tests {
 
     #[test]
     fn the_gradient_of_a_weight_is_the_product_over_all_rows() {
-        for n in [0, 1, LEAST_GRADIENT_ROWS, LEAST_GRADIENT_ROWS + 1, 3 * GRADIENT_ROWS + 7, 9 * GRADIENT_ROWS] {
+        for n in
+            [0, 1, LEAST_GRADIENT_ROWS, LEAST_GRADIENT_ROWS + 1, 3 * GRADIENT_ROWS + 7, 9 * GRADIENT_ROWS]
+        {
             let (x, grad) = (ramp(n * 5), ramp(n * 3));
             let (a, b) = (Matrix::new(&x, [n, 5]), Matrix::new(&grad, [n, 3]));
             let mut expected = vec![0.0; 15];

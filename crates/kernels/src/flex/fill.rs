@@ -5,6 +5,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::flex::vector;
+
+/// Most edges and rows, times columns, that one thread does alone: 12 to 22 us, of which starting tasks would
+/// take 7.
+const MOST_ALONE: usize = 1 << 18;
+
 /// Fewest edges times columns that are worth a task of their own.
 const MIN_PIECE: usize = 1 << 15;
 
@@ -14,15 +20,15 @@ const PIECES_PER_THREAD: usize = 8;
 /// Columns that a long segment's piece has at least: one cache line.
 const MIN_COLUMNS: usize = 16;
 
+/// Values of a task that copies.
+const COPIED_VALUES: usize = 1 << 16;
+
 /// A piece of the output: whole rows, or some columns of one row that has very many edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    rows: Range<usize>,
-    columns: Range<usize>,
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
 }
-
-/// A piece with its places in two arrays.
-type Task<'a, T, U> = ((&'a Piece, &'a mut [MaybeUninit<T>]), &'a mut [MaybeUninit<U>]);
 
 impl Piece {
     fn n_values(&self) -> usize {
@@ -30,17 +36,75 @@ impl Piece {
     }
 }
 
+/// What fills one or two arrays of rows; a second one of `()` costs nothing.
+///
+/// # Safety
+/// `fill` writes every place that it is given.
+pub(super) unsafe trait Fill: Sync {
+    /// Element of the first array.
+    type One: Copy + Send;
+    /// Element of the second.
+    type Other: Copy + Send;
+
+    /// Fills a piece, of which it is given the places in both arrays: row after row, the piece's columns of
+    /// each, at least one. Implementations are `#[inline(always)]`, as [`vector::Task`] says.
+    fn fill(&self, piece: &Piece, one: &mut [MaybeUninit<Self::One>], other: &mut [MaybeUninit<Self::Other>]);
+}
+
+/// A piece with its places in the two arrays, and what fills them.
+pub(super) struct Filling<'a, F: Fill> {
+    pub(super) fill: &'a F,
+    pub(super) piece: &'a Piece,
+    pub(super) one: &'a mut [MaybeUninit<F::One>],
+    pub(super) other: &'a mut [MaybeUninit<F::Other>],
+}
+
+impl<F: Fill> vector::Task for Filling<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        self.fill.fill(self.piece, self.one, self.other);
+    }
+}
+
+/// Two arrays, each of `indptr.len() - 1` rows of `width` values, filled in pieces on rayon's threads.
+pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec<F::One>, Vec<F::Other>) {
+    let n_rows = indptr.len() - 1;
+    let n_values = n_rows * width;
+    let (mut one, mut other) = (Vec::with_capacity(n_values), Vec::with_capacity(n_values));
+    if n_values == 0 {
+        return (one, other);
+    }
+    // Nothing was written to these places: clearing them first would cost a pass over the output.
+    let ones = &mut one.spare_capacity_mut()[..n_values];
+    let others = &mut other.spare_capacity_mut()[..n_values];
+    let n_edges = indptr[n_rows] as usize;
+    if (n_rows + n_edges) * width <= MOST_ALONE || rayon::current_num_threads() == 1 {
+        let piece = Piece { rows: 0..n_rows, columns: 0..width };
+        vector::run(Filling { fill, piece: &piece, one: ones, other: others });
+    } else {
+        let pieces = pieces(indptr, width, rayon::current_num_threads());
+        let places = cut(&pieces, ones).into_par_iter().zip(cut(&pieces, others));
+        pieces.par_iter().zip(places).for_each(|(piece, (one, other))| {
+            vector::run(Filling { fill, piece, one, other });
+        });
+    }
+    // SAFETY: the piece is everything, or `cut` gives out all `n_values` places or panics; and a `Fill` writes
+    // every place that it is given.
+    unsafe {
+        one.set_len(n_values);
+        other.set_len(n_values);
+    }
+    (one, other)
+}
+
 /// Cuts the rows of a compressed adjacency into pieces of about equal numbers of edges. A row with more
 /// edges than that is cut by columns. The order of the additions inside a row and column is never cut,
 /// so that results do not depend on the pieces.
-pub(super) fn pieces(indptr: &[i32], width: usize, n_threads: usize) -> Vec<Piece> {
+fn pieces(indptr: &[i32], width: usize, n_threads: usize) -> Vec<Piece> {
     let n_rows = indptr.len() - 1;
     let cost = |row: usize| indptr[row] as usize + row;
-    let least = MIN_PIECE / width.max(1) + 1;
+    let least = MIN_PIECE / width + 1;
     let target = (cost(n_rows) / (n_threads * PIECES_PER_THREAD)).max(least);
-    if n_threads == 1 || cost(n_rows) <= target {
-        return vec![Piece { rows: 0..n_rows, columns: 0..width }];
-    }
     let mut pieces = Vec::new();
     let mut start = 0;
     while start < n_rows {
@@ -72,59 +136,30 @@ fn first_above(mut from: usize, mut to: usize, below: impl Fn(usize) -> bool) ->
     from
 }
 
-/// Two arrays, each of `indptr.len() - 1` rows of `width` values: `body(row, columns, one, other)` is
-/// called for every row, in pieces on rayon's threads, with the row's place in both arrays, which hold
-/// the initial values. A second array of `()` costs nothing.
-pub(super) fn fill_rows<T, U, F>(indptr: &[i32], width: usize, initial: (T, U), body: F) -> (Vec<T>, Vec<U>)
-where
-    T: Copy + Send + Sync,
-    U: Copy + Send + Sync,
-    F: Fn(usize, Range<usize>, &mut [T], &mut [U]) + Sync,
-{
-    let pieces = pieces(indptr, width, rayon::current_num_threads());
-    let n_values = (indptr.len() - 1) * width;
-    let mut one = Vec::with_capacity(n_values);
-    let mut other = Vec::with_capacity(n_values);
-    let ones = cut(&pieces, &mut one.spare_capacity_mut()[..n_values]);
-    let others = cut(&pieces, &mut other.spare_capacity_mut()[..n_values]);
-    let fill = |((piece, one), other): Task<'_, T, U>| {
-        let width = piece.columns.len();
-        for (idx, row) in piece.rows.clone().enumerate() {
-            let values = idx * width..(idx + 1) * width;
-            let one = initialised(&mut one[values.clone()], initial.0);
-            let other = initialised(&mut other[values], initial.1);
-            body(row, piece.columns.clone(), one, other);
-        }
-    };
-    if let [_] = pieces[..] {
-        pieces.iter().zip(ones).zip(others).for_each(fill);
-    } else {
-        pieces.par_iter().zip(ones).zip(others).for_each(fill);
-    }
-    // SAFETY: `cut` gives out all `n_values` places, or panics, and `fill` initialises every row of every
-    // piece before it hands it to `body`.
-    unsafe {
-        one.set_len(n_values);
-        other.set_len(n_values);
-    }
-    (one, other)
-}
-
 /// `n_rows` rows, each a copy of what `source(row, columns)` gives, or zeros for `None`.
 pub(super) fn copied_rows<'a>(
     n_rows: usize,
     width: usize,
     source: impl Fn(usize, Range<usize>) -> Option<&'a [f32]> + Sync,
 ) -> Vec<f32> {
-    // As an adjacency, every row has the one item that is itself.
-    let n_rows = i32::try_from(n_rows).expect("there should be fewer than 2^31 rows");
-    let indptr: Vec<i32> = (0..=n_rows).collect();
-    let body = |row, columns, out: &mut [f32], _: &mut [()]| {
-        if let Some(values) = source(row, columns) {
-            out.copy_from_slice(values);
+    let n_values = n_rows * width;
+    let mut rows = Vec::with_capacity(n_values);
+    if n_values == 0 {
+        return rows;
+    }
+    let rows_per_task = (COPIED_VALUES / width).max(1);
+    let places = &mut rows.spare_capacity_mut()[..n_values];
+    places.par_chunks_mut(rows_per_task * width).enumerate().for_each(|(task, places)| {
+        for (row, places) in (task * rows_per_task..).zip(places.chunks_exact_mut(width)) {
+            match source(row, 0..width) {
+                Some(values) => places.write_copy_of_slice(values),
+                None => initialised(places, 0.0),
+            };
         }
-    };
-    fill_rows(&indptr, width, (0.0, ()), body).0
+    });
+    // SAFETY: the chunks are all places, and the loop writes each, or panics where a source is not as wide.
+    unsafe { rows.set_len(n_values) };
+    rows
 }
 
 /// The pieces' places in an array. They follow each other, so no two share a place.
@@ -143,7 +178,9 @@ fn cut<'a, T>(pieces: &[Piece], array: &'a mut [T]) -> Vec<&'a mut [T]> {
     parts
 }
 
-fn initialised<T: Copy>(places: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
+/// The places, with this value in each.
+#[inline(always)]
+pub(super) fn initialised<T: Copy>(places: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
     for place in &mut *places {
         place.write(value);
     }
@@ -167,7 +204,7 @@ mod tests {
 
     #[test]
     fn every_value_is_in_one_piece_in_order() {
-        for (width, n_threads) in [(0, 3), (1, 2), (5, 64), (100, 1), (100, 8), (256, 64)] {
+        for (width, n_threads) in [(1, 2), (5, 64), (100, 1), (100, 8), (256, 64)] {
             let (mut row, mut column) = (0, 0);
             for piece in pieces(&with_hub(), width, n_threads) {
                 assert_eq!((piece.rows.start, piece.columns.start), (row, column));
@@ -187,18 +224,49 @@ mod tests {
         assert!(pieces.len() < 200);
     }
 
-    #[test]
-    fn rows_start_from_the_initial_values_and_keep_what_is_written() {
-        let body = |row: usize, columns: Range<usize>, one: &mut [u64], other: &mut [i32]| {
-            for (column, value) in columns.zip(one) {
-                *value += (row * 1000 + column) as u64;
+    /// Writes to each place which row and column it is.
+    struct Places;
+
+    // SAFETY: the loops write every place of both arrays, or panic.
+    unsafe impl Fill for Places {
+        type One = usize;
+        type Other = i32;
+
+        fn fill(&self, piece: &Piece, one: &mut [MaybeUninit<usize>], other: &mut [MaybeUninit<i32>]) {
+            let places =
+                piece.rows.clone().flat_map(|row| piece.columns.clone().map(move |column| (row, column)));
+            assert_eq!(places.clone().count(), one.len());
+            for ((row, column), (one, other)) in places.zip(one.iter_mut().zip(other)) {
+                one.write(row * 1000 + column);
+                other.write(-(column as i32));
             }
-            other.iter_mut().step_by(2).for_each(|value| *value = 4);
-        };
-        let (one, other) = fill_rows(&with_hub(), 100, (7, -1), body);
-        let expected = (0..5000).flat_map(|row| (0..100).map(move |column| 7 + row * 1000 + column));
-        assert!(one.into_iter().eq(expected));
-        assert!(other.chunks(2).all(|pair| pair == [4, -1]));
+        }
+    }
+
+    #[test]
+    fn each_place_is_given_out_as_its_row_and_column() {
+        // Alone, in pieces, and with a hub cut by columns.
+        for indptr in [vec![0, 2, 2, 5], (0..=9000).collect(), with_hub()] {
+            let n_rows = indptr.len() - 1;
+            for width in [0, 1, 100] {
+                let (one, other) = fill_rows(&indptr, width, &Places);
+                let expected = (0..n_rows).flat_map(|row| (0..width).map(move |column| row * 1000 + column));
+                assert!(one.into_iter().eq(expected), "{n_rows} rows of {width}");
+                assert!(other.into_iter().eq((0..n_rows).flat_map(|_| (0..width as i32).map(|c| -c))));
+            }
+        }
+    }
+
+    #[test]
+    fn copied_rows_are_copies_or_zeros() {
+        let given = [1.0, 2.0, 3.0];
+        let source = |row: usize, columns| (row % 3 == 1).then(|| &given[columns]);
+        let rows = copied_rows(50_000, 3, source);
+        assert_eq!(rows.len(), 150_000);
+        assert!(rows.chunks(9).all(|rows| {
+            rows.iter().zip([0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0]).all(|(got, want)| *got == want)
+        }));
+        assert!(copied_rows(4, 0, |_, _| None).is_empty());
     }
 
     #[test]

@@ -6,21 +6,23 @@ mod adam;
 mod dense;
 mod dropout;
 mod fill;
-mod philox;
 mod segment;
 mod sum;
+mod vector;
 
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::{DType, TensorData};
+use bytemuck::cast_slice;
+use kiln_graph::Transposed;
 use kiln_sample::RngKey;
 
 use crate::adjoint::{ArgMax, BlockAdjoints};
 use crate::block::Adjacency;
 use crate::extension::BlockOps;
 use crate::flex::segment::{Rows, Segments};
-use crate::flex::sum::{Own, Sum};
+use crate::flex::sum::{Sum, sum, weighted_sum};
 use crate::launch::{count_direct, count_reference};
 use crate::ops::{AdamStep, Keep, Reduce};
 use crate::reference;
@@ -42,16 +44,7 @@ impl BlockOps for Flex {
     fn neighbor_sum(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::neighbor_sum(&block, x), {
             let x = contiguous(x);
-            summed(
-                block.n_dst,
-                Sum {
-                    segments: by_dst(&block),
-                    x: rows(&x),
-                    factor: |_, _| 1.0,
-                    mean: false,
-                    own: Own::Alone,
-                },
-            )
+            summed(block.n_dst, sum(by_dst(&block), rows(&x)))
         })
     }
 
@@ -64,26 +57,14 @@ impl BlockOps for Flex {
             let (x, weights) = (contiguous(x), contiguous(weights));
             let weights = floats(&weights);
             let factor = |edge: usize, _| weights[edge];
-            summed(
-                block.n_dst,
-                Sum { segments: by_dst(&block), x: rows(&x), factor, mean: false, own: Own::Alone },
-            )
+            summed(block.n_dst, weighted_sum(by_dst(&block), rows(&x), factor))
         })
     }
 
     fn neighbor_mean(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::neighbor_mean(&block, x), {
             let x = contiguous(x);
-            summed(
-                block.n_dst,
-                Sum {
-                    segments: by_dst(&block),
-                    x: rows(&x),
-                    factor: |_, _| 1.0,
-                    mean: true,
-                    own: Own::Alone,
-                },
-            )
+            summed(block.n_dst, sum(by_dst(&block), rows(&x)).mean())
         })
     }
 
@@ -97,19 +78,15 @@ impl BlockOps for Flex {
     fn own_beside(block: Adjacency<Self>, x: FloatTensor<Self>, reduce: Reduce) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::own_beside(&block, x, reduce), {
             let x = contiguous(x);
-            let (segments, mean, own) = (by_dst(&block), reduce == Reduce::Mean, Own::Beside(rows(&x)));
-            summed(block.n_dst, Sum { segments, x: rows(&x), factor: |_, _| 1.0, mean, own })
+            let sum = sum(by_dst(&block), rows(&x)).beside(rows(&x));
+            summed(block.n_dst, if reduce == Reduce::Mean { sum.mean() } else { sum })
         })
     }
 
     fn own_plus_sum(block: Adjacency<Self>, x: FloatTensor<Self>, own_weight: f32) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::own_plus_sum(&block, x, own_weight), {
             let x = contiguous(x);
-            let own = Own::Plus { rows: rows(&x), n_rows: block.n_dst, weight: own_weight };
-            summed(
-                block.n_dst,
-                Sum { segments: by_dst(&block), x: rows(&x), factor: |_, _| 1.0, mean: false, own },
-            )
+            summed(block.n_dst, sum(by_dst(&block), rows(&x)).plus(rows(&x), block.n_dst, own_weight))
         })
     }
 
@@ -191,16 +168,7 @@ impl BlockAdjoints for Flex {
     fn neighbor_sum_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::neighbor_sum_adjoint(block, grad), {
             let grad = contiguous(grad);
-            summed(
-                block.n_src,
-                Sum {
-                    segments: by_src(block),
-                    x: rows(&grad),
-                    factor: |_, _| 1.0,
-                    mean: false,
-                    own: Own::Alone,
-                },
-            )
+            summed(block.n_src, sum(by_src(block), rows(&grad)))
         })
     }
 
@@ -211,12 +179,9 @@ impl BlockAdjoints for Flex {
     ) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::neighbor_weighted_sum_adjoint(block, grad, weights), {
             let (grad, weights) = (contiguous(grad), contiguous(weights));
-            let (edges, weights) = (ints(&block.out_edges), floats(&weights));
+            let (edges, weights) = (transposed(block).edges(), floats(&weights));
             let factor = |position: usize, _| weights[edges[position] as usize];
-            summed(
-                block.n_src,
-                Sum { segments: by_src(block), x: rows(&grad), factor, mean: false, own: Own::Alone },
-            )
+            summed(block.n_src, weighted_sum(by_src(block), rows(&grad), factor))
         })
     }
 
@@ -236,10 +201,7 @@ impl BlockAdjoints for Flex {
         direct_or_reference!(grad, reference::neighbor_mean_adjoint(block, grad), {
             let grad = contiguous(grad);
             let factor = share(block);
-            summed(
-                block.n_src,
-                Sum { segments: by_src(block), x: rows(&grad), factor, mean: false, own: Own::Alone },
-            )
+            summed(block.n_src, weighted_sum(by_src(block), rows(&grad), factor))
         })
     }
 
@@ -251,13 +213,10 @@ impl BlockAdjoints for Flex {
         direct_or_reference!(grad, reference::own_beside_adjoint(block, grad, reduce), {
             let grad = contiguous(grad);
             let (left, right) = halves(&grad);
-            let own = Own::Plus { rows: left, n_rows: block.n_dst, weight: 1.0 };
-            let (segments, x) = (by_src(block), right);
+            let (sum, shares) = (sum(by_src(block), right), weighted_sum(by_src(block), right, share(block)));
             match reduce {
-                Reduce::Sum => summed(block.n_src, Sum { segments, x, factor: |_, _| 1.0, mean: false, own }),
-                Reduce::Mean => {
-                    summed(block.n_src, Sum { segments, x, factor: share(block), mean: false, own })
-                }
+                Reduce::Sum => summed(block.n_src, sum.plus(left, block.n_dst, 1.0)),
+                Reduce::Mean => summed(block.n_src, shares.plus(left, block.n_dst, 1.0)),
             }
         })
     }
@@ -269,11 +228,7 @@ impl BlockAdjoints for Flex {
     ) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::own_plus_sum_adjoint(block, grad, own_weight), {
             let grad = contiguous(grad);
-            let own = Own::Plus { rows: rows(&grad), n_rows: block.n_dst, weight: own_weight };
-            summed(
-                block.n_src,
-                Sum { segments: by_src(block), x: rows(&grad), factor: |_, _| 1.0, mean: false, own },
-            )
+            summed(block.n_src, sum(by_src(block), rows(&grad)).plus(rows(&grad), block.n_dst, own_weight))
         })
     }
 
@@ -297,7 +252,7 @@ impl BlockAdjoints for Flex {
         direct_or_reference!(grad, reference::neighbor_max_adjoint(block, edges, grad), {
             let grad = contiguous(grad);
             let values =
-                segment::max_adjoint(by_src(block), ints(&block.out_edges), ints(&edges), rows(&grad));
+                segment::max_adjoint(by_src(block), transposed(block).edges(), ints(&edges), rows(&grad));
             matrix(values, block.n_src, &grad)
         })
     }
@@ -397,25 +352,25 @@ fn matrix(values: Vec<f32>, n_rows: usize, like: &FloatTensor<Flex>) -> FloatTen
 }
 
 /// A matrix of the sums.
-fn summed<F: Fn(usize, usize) -> f32 + Sync>(n_rows: usize, sum: Sum<'_, F>) -> FloatTensor<Flex> {
+fn summed<F: Fn(usize, usize) -> f32 + Copy + Sync>(n_rows: usize, sum: Sum<'_, F>) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(sum.run(), [n_rows, sum.width()]))
 }
 
 /// What a destination's row is multiplied by on the way back from its mean.
-fn share(block: &Adjacency<Flex>) -> impl Fn(usize, usize) -> f32 + Sync {
+fn share(block: &Adjacency<Flex>) -> impl Fn(usize, usize) -> f32 + Copy + Sync {
     let starts = ints(&block.indptr);
     |_, dst| 1.0 / (starts[dst + 1] - starts[dst]) as f32
 }
 
 fn rows(x: &FloatTensor<Flex>) -> Rows<'_> {
     let width = x.shape()[1];
-    Rows { values: floats(x), first: 0, width, stride: width }
+    Rows::new(floats(x), 0, width, width)
 }
 
 /// The first half of the columns, and the second.
 fn halves(x: &FloatTensor<Flex>) -> (Rows<'_>, Rows<'_>) {
     let stride = x.shape()[1];
-    let half = |first| Rows { values: floats(x), first, width: stride / 2, stride };
+    let half = |first| Rows::new(floats(x), first, stride / 2, stride);
     (half(0), half(stride / 2))
 }
 
@@ -424,5 +379,10 @@ fn by_dst(block: &Adjacency<Flex>) -> Segments<'_> {
 }
 
 fn by_src(block: &Adjacency<Flex>) -> Segments<'_> {
-    Segments { indptr: ints(&block.out_indptr), items: ints(&block.out_dsts) }
+    let transposed = transposed(block);
+    Segments { indptr: cast_slice(transposed.indptr()), items: cast_slice(transposed.dsts()) }
+}
+
+fn transposed(block: &Adjacency<Flex>) -> &Transposed {
+    block.by_source(cast_slice(ints(&block.indptr)), cast_slice(ints(&block.indices)))
 }

@@ -1,0 +1,86 @@
+//! Stage `dense`: the matrix products of the layers of a step, GraphSAGE of width 256: a layer's forward product, and
+//! the gradients of its weights and, but for the first layer, of its input. The rate is rows.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use burn::tensor::{Device, Distribution, Tensor};
+use kiln_benches::train::HIDDEN;
+use kiln_benches::{Result, Stage, Work, inputs, n_threads};
+use kiln_kernels::ops;
+
+fn main() -> Result {
+    let device = Device::flex();
+    let mut stage = Stage::new("dense");
+    for input in inputs()? {
+        let sampled = input.sampled(1)?;
+        let widths = [input.dataset.features.dim(), HIDDEN];
+        for (i, (block, d_in)) in sampled[0].blocks.iter().zip(widths).enumerate() {
+            let layer = Layer::new(block.n_dst(), d_in, &device, if i == 0 { X::Given } else { X::Tracked });
+            let flop = 2 * (block.n_dst() * d_in * HIDDEN) as u64;
+            let work = Work::new(block.n_dst() as u64, "rows", n_threads());
+            stage.bench(&format!("layer{i}-forward"), &input.name, work.flop(flop), |bencher| {
+                bencher.iter(|| black_box(layer.plain()));
+            })?;
+            let n_products = if i == 0 { 1 } else { 2 };
+            stage.bench(
+                &format!("layer{i}-backward"),
+                &input.name,
+                work.flop(n_products * flop),
+                |bencher| {
+                    bencher.iter_custom(|n| (0..n).map(|_| layer.backward()).sum());
+                },
+            )?;
+        }
+    }
+    stage.finish();
+    Ok(())
+}
+
+/// Whether a layer's input has a gradient.
+#[derive(PartialEq)]
+enum X {
+    /// The features: none.
+    Given,
+    /// The output of the layer before.
+    Tracked,
+}
+
+/// One layer's product, with gradients.
+struct Layer {
+    x: Tensor<2>,
+    weight: Tensor<2>,
+    bias: Tensor<2>,
+}
+
+impl Layer {
+    fn new(n_rows: usize, d_in: usize, device: &Device, x: X) -> Self {
+        let device = &device.clone().autodiff();
+        let draw = |shape: [usize; 2]| Tensor::<2>::random(shape, Distribution::Uniform(-1.0, 1.0), device);
+        let input = draw([n_rows, d_in]);
+        Self {
+            x: if x == X::Tracked { input.require_grad() } else { input },
+            weight: draw([d_in, HIDDEN]).require_grad(),
+            bias: draw([1, HIDDEN]).require_grad(),
+        }
+    }
+
+    fn forward(&self) -> Tensor<2> {
+        ops::linear(self.bias.clone(), self.x.clone(), self.weight.clone())
+    }
+
+    /// The product without a gradient to come.
+    fn plain(&self) -> Tensor<2> {
+        ops::linear(self.bias.clone().inner(), self.x.clone().inner(), self.weight.clone().inner())
+    }
+
+    /// The time of the gradients alone, of a sum of all results.
+    fn backward(&self) -> Duration {
+        let out = self.forward();
+        let started = Instant::now();
+        let gradients = black_box(out.backward());
+        let elapsed = started.elapsed();
+        drop(gradients);
+        elapsed
+    }
+}

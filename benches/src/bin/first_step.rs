@@ -1,0 +1,31 @@
+//! Opens a data set, makes everything that training needs, trains for some steps and prints what it took:
+//! `first_step FOLDER STEPS`. What `cargo xtask bench --peers` times from the start of the process to its end, and
+//! reads the memory of.
+
+use std::path::Path;
+
+use kiln_benches::{Input, Result, train};
+use kiln_train::EpochSoFar;
+
+fn main() -> Result {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, n_steps] = args.as_slice() else {
+        return Err("expected a folder and a number of steps".into());
+    };
+    let n_steps: usize = n_steps.parse()?;
+    let input = Input::open(Path::new(folder))?;
+    let mut trainer = train::trainer(&input)?;
+    let mut batches = train::batches(&input)?;
+    let mut so_far = EpochSoFar::start(0);
+    for _ in 0..n_steps {
+        trainer.step(&mut batches, &mut so_far)?;
+    }
+    let report = so_far.report();
+    let line = serde_json::json!({
+        "steps": report.n_steps,
+        "loss": report.counts.loss(),
+        "peak_rss_anon_bytes": report.peak_memory.anon_bytes,
+    });
+    println!("{line}");
+    Ok(())
+}

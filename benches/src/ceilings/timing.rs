@@ -1,0 +1,38 @@
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+/// Passes of a measurement. The first one maps what is written.
+const PASSES: usize = 7;
+
+/// The most units a second over several passes that all threads make together. `start` makes what a thread runs in
+/// each pass; a pass handles so many units on all threads.
+pub(super) fn best_rate<R: FnMut()>(
+    n_threads: usize,
+    units: usize,
+    start: impl Fn(usize) -> R + Sync,
+) -> f64 {
+    let barrier = Barrier::new(n_threads);
+    let run = |thread: usize| {
+        let mut run = start(thread);
+        let timed = |_| {
+            barrier.wait();
+            let started = Instant::now();
+            run();
+            (started, Instant::now())
+        };
+        (0..PASSES).map(timed).collect::<Vec<_>>()
+    };
+    let spans: Vec<Vec<(Instant, Instant)>> = thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = (0..n_threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a pass should not panic")).collect()
+    });
+    let seconds = |pass: usize| {
+        let of_pass = spans.iter().map(|of_thread| of_thread[pass]);
+        let first = of_pass.clone().map(|(started, _)| started).min();
+        let last = of_pass.map(|(_, ended)| ended).max();
+        first.zip(last).map_or(f64::INFINITY, |(first, last)| (last - first).as_secs_f64())
+    };
+    (0..PASSES).map(|pass| units as f64 / seconds(pass)).fold(0.0, f64::max)
+}

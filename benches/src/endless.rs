@@ -1,0 +1,38 @@
+use std::fmt;
+
+use kiln_loader::{Batches, Fetch, Loader, Pass};
+
+/// A loader's batches, epoch after epoch: always fresh ones, for benches of a steady state.
+pub struct Endless<F: Fetch> {
+    loader: Loader<F>,
+    epoch: u64,
+    batches: Batches<F>,
+}
+
+impl<F: Fetch> Endless<F> {
+    /// The batches of this loader, from epoch 0 on. Its workers begin at once.
+    pub fn new(loader: Loader<F>) -> Self {
+        let batches = loader.epoch(Pass::Train { epoch: 0 });
+        Self { loader, epoch: 0, batches }
+    }
+}
+
+impl<F: Fetch> Iterator for Endless<F> {
+    type Item = kiln_loader::Result<F::Batch>;
+
+    /// The next batch; nothing only when an epoch has no steps.
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(batch) = self.batches.next() {
+            return Some(batch);
+        }
+        self.epoch += 1;
+        self.batches = self.loader.epoch(Pass::Train { epoch: self.epoch });
+        self.batches.next()
+    }
+}
+
+impl<F: Fetch> fmt::Debug for Endless<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endless").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,257 @@
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln_data::{Dataset, debian_packages, npy, synthetic};
+use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_graph::{Csc, CscBuilder, NodeId};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch};
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Sampled, Scratch};
+
+use crate::Result;
+
+/// Seeds of a batch.
+pub const BATCH_SIZE: usize = 1024;
+
+/// Folders that are benched in place of the built-in inputs, separated as in `PATH`.
+const DATA: &str = "KILN_BENCH_DATA";
+
+/// When it is set, named data is copied into memory, in huge pages; else it stays mapped.
+const IN_MEMORY: &str = "KILN_BENCH_IN_MEMORY";
+
+/// Fanouts of single sets, `NAME=15,10,5`, separated by semicolons.
+const FANOUTS: &str = "KILN_BENCH_FANOUTS";
+
+/// Node degrees from this one on share a column of the features of sets of graphs.
+const LARGEST_DEGREE: u64 = 64;
+
+/// A data set for node tasks and how it is called in a bench's name.
+#[derive(Debug)]
+pub struct Input {
+    /// The last part of a bench's name.
+    pub name: String,
+    /// What is benched.
+    pub dataset: Dataset,
+    /// Neighbours for each layer of a batch, input layer first.
+    pub fanouts: Vec<Fanout>,
+    /// Where it lies; nothing for one that was made on the spot.
+    pub folder: Option<PathBuf>,
+}
+
+/// A set of small graphs and how it is called in a bench's name.
+#[derive(Debug)]
+pub struct GraphInput {
+    /// The last part of a bench's name.
+    pub name: String,
+    /// All graphs as one, block after block.
+    pub graph: Arc<Csc>,
+    /// Where each graph's nodes start.
+    pub node_offsets: Vec<u32>,
+    /// Each node's degree, up to 64, as one-hot columns.
+    pub features: Arc<dyn FeatureSource>,
+    /// Each graph's class.
+    pub labels: Arc<Labels>,
+}
+
+/// The sets that `KILN_BENCH_DATA` names. Without it: a power-law graph of 2^17 nodes, 2^21 edges and 128
+/// feature columns, too large for most caches; and the built-in data set, which fits into them.
+///
+/// # Errors
+/// When a set cannot be opened, or fanouts cannot be read.
+pub fn inputs() -> Result<Vec<Input>> {
+    let Some(folders) = folders() else {
+        return Ok(vec![
+            Input::new("rmat-17x16", synthetic::rmat(17, 16, 128, 0)?)?,
+            Input::new("debian-packages", debian_packages()?)?,
+        ]);
+    };
+    let of_nodes = folders.into_iter().filter(|folder| !is_of_graphs(folder) && !is_fake(folder));
+    of_nodes.map(|folder| Input::open(&folder)).collect()
+}
+
+/// The sets of graphs that `KILN_BENCH_DATA` names; without it the built-in one, `mutag`.
+///
+/// # Errors
+/// When a set cannot be read.
+pub fn graph_inputs() -> Result<Vec<GraphInput>> {
+    let Some(folders) = folders() else {
+        let set = kiln_data::mutag()?;
+        let (graph, offsets) = (set.graph().clone(), set.node_offsets().to_vec());
+        return Ok(vec![GraphInput::new("mutag", graph, offsets, set.labels().clone())?]);
+    };
+    folders.iter().filter(|folder| is_of_graphs(folder)).map(|folder| GraphInput::read(folder)).collect()
+}
+
+/// Whether the graph of [`fake`] is benched: unless other data is named, or it is named itself.
+pub fn wants_fake() -> bool {
+    folders().is_none_or(|folders| folders.iter().any(|folder| is_fake(folder)))
+}
+
+/// About 100,000 nodes with random edges, features and classes: PyG's `FakeDataset` at the size of its benches.
+///
+/// # Errors
+/// None: the parameters are in range.
+pub fn fake() -> Result<Dataset> {
+    Ok(synthetic::fake(synthetic::FakeConfig { avg_num_nodes: 100_000, ..Default::default() })?)
+}
+
+fn folders() -> Option<Vec<PathBuf>> {
+    Some(env::split_paths(&env::var_os(DATA)?).collect())
+}
+
+/// Sets of graphs are folders with `node_ptr.npy`, as the peers' generator writes them.
+fn is_of_graphs(folder: &Path) -> bool {
+    folder.join("node_ptr.npy").exists()
+}
+
+fn is_fake(folder: &Path) -> bool {
+    folder == Path::new("fake")
+}
+
+fn name_of(folder: &Path) -> String {
+    folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+}
+
+impl Input {
+    fn new(name: impl Into<String>, dataset: Dataset) -> Result<Self> {
+        let name = name.into();
+        let fanouts = match env::var(FANOUTS) {
+            Ok(text) => fanouts_of(&name, &text)?,
+            Err(_) => None,
+        };
+        let fanouts = fanouts.unwrap_or_else(|| vec![Fanout::UpTo(10); 3]);
+        Ok(Self { name, dataset, fanouts, folder: None })
+    }
+
+    /// The set in a folder that `kiln_data::open` recognises, copied into memory where `KILN_BENCH_IN_MEMORY` is set.
+    ///
+    /// # Errors
+    /// When there is none, or fanouts cannot be read.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let dataset = kiln_data::open(folder)?;
+        let dataset = if env::var_os(IN_MEMORY).is_some() { dataset.in_memory() } else { dataset };
+        let input = Self::new(name_of(folder), dataset)?;
+        Ok(Self { folder: Some(folder.to_owned()), ..input })
+    }
+
+    /// The first batches of the training nodes, at most `n` and all of [`BATCH_SIZE`] where there are so many
+    /// nodes. Benches go round them, so that no batch finds the lines of the one before in a cache.
+    ///
+    /// # Errors
+    /// When there is no training node.
+    pub fn batches(&self, n: usize) -> Result<Vec<SeedBatch>> {
+        let order = self.items(BATCH_SIZE)?.epoch(Pass::Train { epoch: 0 });
+        let n_whole = (order.items().len() / BATCH_SIZE).max(1);
+        Ok((0..n.min(n_whole)).map(|step| order.step(step)).collect())
+    }
+
+    /// The training nodes in batches of this size.
+    ///
+    /// # Errors
+    /// What the loader says.
+    pub fn items(&self, batch_size: usize) -> Result<ItemSampler> {
+        let config = ItemSamplerConfig { batch_size, ..ItemSamplerConfig::default() };
+        Ok(ItemSampler::new(self.dataset.split.train.to_vec(), config)?)
+    }
+
+    /// The sampler that every stage behind the sampler uses.
+    pub fn sampler(&self) -> NeighborSampler {
+        NeighborSampler::new(Arc::clone(&self.dataset.graph), self.fanouts.clone())
+    }
+
+    /// The blocks of the first batches.
+    ///
+    /// # Errors
+    /// When the graph is damaged or there is no training node.
+    pub fn sampled(&self, n: usize) -> Result<Vec<Sampled>> {
+        let (sampler, mut scratch) = (self.sampler(), Scratch::default());
+        let batches = self.batches(n)?;
+        Ok(batches
+            .iter()
+            .map(|batch| sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch))
+            .collect::<kiln_sample::Result<_>>()?)
+    }
+
+    /// The fanouts as they stand in a bench's name: `15-10-5`.
+    pub fn fanouts_name(&self) -> String {
+        let name = |fanout: &Fanout| match fanout {
+            Fanout::All => "all".to_owned(),
+            Fanout::UpTo(n) => n.to_string(),
+        };
+        self.fanouts.iter().map(name).collect::<Vec<_>>().join("-")
+    }
+}
+
+impl GraphInput {
+    fn new(name: &str, graph: Arc<Csc>, node_offsets: Vec<u32>, labels: Arc<Labels>) -> Result<Self> {
+        let dim = LARGEST_DEGREE as usize + 1;
+        let mut rows = vec![0.0; graph.n_nodes() * dim];
+        for node in 0..graph.n_nodes() {
+            let degree = graph.in_degree(NodeId(node as u32)).min(LARGEST_DEGREE);
+            rows[node * dim + degree as usize] = 1.0;
+        }
+        let features = Arc::new(Dense::from_f32(rows, dim)?);
+        Ok(Self { name: name.to_owned(), graph, node_offsets, features, labels })
+    }
+
+    /// A folder of arrays: `node_ptr`, `edge_ptr` and `labels` by graph, `src` and `dst` by edge, local to the
+    /// graph.
+    fn read(folder: &Path) -> Result<Self> {
+        let bytes = |name: &str| std::fs::read(folder.join(name));
+        let longs = |name: &str| Ok::<_, Box<dyn std::error::Error>>(npy::read::<i64>(&bytes(name)?)?.values);
+        let ints = |name: &str| Ok::<_, Box<dyn std::error::Error>>(npy::read::<i32>(&bytes(name)?)?.values);
+        let (node_ptr, edge_ptr) = (longs("node_ptr.npy")?, longs("edge_ptr.npy")?);
+        let (mut srcs, mut dsts) = (ints("src.npy")?, ints("dst.npy")?);
+        for (first_node, edges) in node_ptr.iter().zip(edge_ptr.windows(2)) {
+            for edge in edges[0] as usize..edges[1] as usize {
+                srcs[edge] += *first_node as i32;
+                dsts[edge] += *first_node as i32;
+            }
+        }
+        let n_nodes = *node_ptr.last().ok_or("node_ptr.npy has no entries, expected graphs + 1")?;
+        let [srcs, dsts] = [srcs, dsts].map(|ids| ids.into_iter().map(|id| id as u32).collect::<Vec<_>>());
+        let graph = CscBuilder::new(n_nodes as usize).build(&srcs, &dsts)?;
+        let labels: Vec<i32> = longs("labels.npy")?.into_iter().map(|label| label as i32).collect();
+        let n_classes = labels.iter().max().map_or(1, |&largest| largest as usize + 1);
+        let offsets = node_ptr.into_iter().map(|start| start as u32).collect();
+        Self::new(&name_of(folder), Arc::new(graph), offsets, Arc::new(Labels::new(labels, n_classes)))
+    }
+
+    /// The first four fifths of the graphs, which train.
+    pub fn train(&self) -> Vec<NodeId> {
+        (0..(self.labels.len() * 4 / 5) as u32).map(NodeId).collect()
+    }
+}
+
+/// The fanouts of one set in a list for several.
+fn fanouts_of(name: &str, text: &str) -> Result<Option<Vec<Fanout>>> {
+    for part in text.split(';').filter(|part| !part.is_empty()) {
+        let (set, fanouts) = part.split_once('=').ok_or_else(|| bad_fanouts(part))?;
+        if set == name {
+            let one = |number: &str| number.parse().map(Fanout::UpTo).map_err(|_| bad_fanouts(part));
+            return Ok(Some(fanouts.split(',').map(one).collect::<std::result::Result<_, _>>()?));
+        }
+    }
+    Ok(None)
+}
+
+fn bad_fanouts(part: &str) -> String {
+    format!("found the fanouts {part:?}, expected NAME=15,10,5")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_set_finds_its_own_fanouts() {
+        let text = "a=15,10,5;b=3";
+        assert_eq!(fanouts_of("a", text).unwrap().unwrap(), [15, 10, 5].map(Fanout::UpTo));
+        assert_eq!(fanouts_of("b", text).unwrap().unwrap(), [Fanout::UpTo(3)]);
+        assert_eq!(fanouts_of("c", text).unwrap(), None);
+        assert!(fanouts_of("a", "a=ten").is_err());
+        assert!(fanouts_of("a", "10,10").is_err());
+    }
+}

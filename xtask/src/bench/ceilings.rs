@@ -1,0 +1,161 @@
+//! What the machine can do, as `benches/src/bin/ceilings.rs` measures it, and how far a bench is from it.
+
+use std::fmt;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::measure::{Access, Work};
+use crate::workspace;
+
+/// The ceilings of one thread, and of all that benches use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Machine {
+    /// By number of threads, ascending.
+    pub(super) ceilings: Vec<Ceilings>,
+}
+
+/// Rates of so many threads together, a second; see `kiln_benches::ceilings`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ceilings {
+    pub(super) threads: usize,
+    /// Bytes.
+    pub(super) stream_read: f64,
+    /// Bytes, read and written both counted.
+    pub(super) stream_copy: f64,
+    /// Lines, in huge pages.
+    pub(super) random_lines: f64,
+    /// Lines, in pages of 4 KiB.
+    pub(super) random_lines_small_pages: f64,
+    /// Bytes of random rows, read and written both counted.
+    pub(super) gather_rows: Vec<RowRate>,
+    /// Bytes of random rows that are added up.
+    pub(super) read_rows: Vec<RowRate>,
+    /// Floating-point operations.
+    pub(super) fma: f64,
+}
+
+/// The rate of rows of one width.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct RowRate {
+    pub(super) row_bytes: u64,
+    pub(super) bytes_per_second: f64,
+}
+
+impl Machine {
+    /// Runs the program that measures, with one thread and with so many.
+    pub(super) fn measure(n_threads: usize) -> Result<Self> {
+        let mut command = workspace::cargo()?;
+        command.args(["run", "--quiet", "--release", "--locked", "--bin", "ceilings", "--", "1"]);
+        if 1 < n_threads {
+            command.arg(n_threads.to_string());
+        }
+        Self::parse(&workspace::stdout_of(&mut command)?)
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let line = |line: &str| serde_json::from_str(line).with_context(|| format!("no ceilings: {line}"));
+        let ceilings: Vec<Ceilings> = text.lines().map(line).collect::<Result<_>>()?;
+        ensure!(!ceilings.is_empty(), "the program that measures the machine printed nothing");
+        Ok(Self { ceilings })
+    }
+
+    /// The least time in seconds in which so much work can be done; `None` for work without a ceiling, or on a
+    /// number of threads whose ceilings were not measured.
+    pub(super) fn bound_seconds(&self, work: &Work) -> Option<f64> {
+        let of = self.ceilings.iter().find(|of| of.threads == work.threads)?;
+        let bytes_rate = match work.access {
+            Access::Stream => of.stream_read.max(of.stream_copy),
+            Access::GatherRows(row_bytes) => nearest(&of.gather_rows, row_bytes)?,
+            Access::ReadRows(row_bytes) => nearest(&of.read_rows, row_bytes)?,
+        };
+        let parts =
+            [work.bytes as f64 / bytes_rate, work.lines as f64 / of.random_lines, work.flop as f64 / of.fma];
+        Some(parts.into_iter().fold(0.0, f64::max)).filter(|&seconds| 0.0 < seconds)
+    }
+}
+
+/// The rate of the measured rows whose width is nearest.
+fn nearest(rates: &[RowRate], row_bytes: u64) -> Option<f64> {
+    let rate = rates.iter().min_by_key(|rate| rate.row_bytes.abs_diff(row_bytes))?;
+    Some(rate.bytes_per_second)
+}
+
+impl fmt::Display for Machine {
+    /// A line for each number of threads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for of in &self.ceilings {
+            let s = if of.threads == 1 { "" } else { "s" };
+            write!(f, "ceilings of {} thread{s}: ", of.threads)?;
+            write!(f, "read {:.1}, copy {:.1} GB/s; ", of.stream_read / 1e9, of.stream_copy / 1e9)?;
+            let (huge, small) = (of.random_lines / 1e6, of.random_lines_small_pages / 1e6);
+            write!(f, "random lines {huge:.0} M/s, {small:.0} in small pages; random rows")?;
+            for (gather, read) in of.gather_rows.iter().zip(&of.read_rows) {
+                let [copied, added] = [gather, read].map(|rate| rate.bytes_per_second / 1e9);
+                write!(f, " of {} B copied {copied:.1}, added up {added:.1} GB/s,", gather.row_bytes)?;
+            }
+            writeln!(f, " FMA {:.0} GFLOP/s", of.fma / 1e9)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// One thread of a made-up machine whose rates are easy to divide by.
+    pub(in super::super) fn machine() -> Machine {
+        Machine::parse(
+            r#"{"threads": 1, "stream_read": 1e9, "stream_copy": 2e9, "random_lines": 1e8,
+                "random_lines_small_pages": 5e7, "gather_rows": [{"row_bytes": 400, "bytes_per_second": 4e9},
+                {"row_bytes": 512, "bytes_per_second": 5e9}], "read_rows": [{"row_bytes": 512,
+                "bytes_per_second": 8e9}], "fma": 1e11}"#
+                .replace('\n', " ")
+                .as_str(),
+        )
+        .unwrap()
+    }
+
+    fn work() -> Work {
+        Work {
+            elements: 1,
+            unit: "edges".into(),
+            threads: 1,
+            bytes: 0,
+            access: Access::Stream,
+            lines: 0,
+            flop: 0,
+        }
+    }
+
+    #[test]
+    fn the_bound_is_that_of_the_scarcest_resource() {
+        let machine = machine();
+        let bound = |work| machine.bound_seconds(&work);
+        assert_eq!(bound(work()), None);
+        assert_eq!(bound(Work { lines: 100_000_000, ..work() }), Some(1.0));
+        assert_eq!(bound(Work { lines: 100_000_000, flop: 300_000_000_000, ..work() }), Some(3.0));
+        assert_eq!(bound(Work { bytes: 4_000_000_000, ..work() }), Some(2.0));
+        assert_eq!(bound(Work { threads: 2, lines: 1, ..work() }), None);
+    }
+
+    #[test]
+    fn rows_have_the_ceiling_of_the_nearest_width() {
+        let machine = machine();
+        let bound = |access| machine.bound_seconds(&Work { bytes: 40_000_000_000, access, ..work() });
+        assert_eq!(bound(Access::GatherRows(256)), Some(10.0));
+        assert_eq!(bound(Access::GatherRows(500)), Some(8.0));
+        assert_eq!(bound(Access::ReadRows(64)), Some(5.0));
+    }
+
+    #[test]
+    fn ceilings_are_said_in_a_line() {
+        let said = machine().to_string();
+        assert!(
+            said.starts_with("ceilings of 1 thread: read 1.0, copy 2.0 GB/s; random lines 100 M/s"),
+            "{said}"
+        );
+        assert!(said.ends_with("FMA 100 GFLOP/s\n"), "{said}");
+    }
+}

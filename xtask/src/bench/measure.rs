@@ -1,0 +1,212 @@
+//! Runs a bench target and reads what it left: criterion's samples, and what an iteration of each bench moves.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+use super::ceilings::Machine;
+use crate::workspace;
+
+/// One bench's times for one iteration, over criterion's samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measurement {
+    /// `stage/variant/size`.
+    pub(super) name: String,
+    pub(super) min_ns: f64,
+    pub(super) median_ns: f64,
+    pub(super) max_ns: f64,
+    /// What an iteration handles and moves; runs of the time before this was kept have none.
+    #[serde(default)]
+    pub(super) work: Option<Work>,
+    /// The machine's bound by the median; `None` for a bench without a ceiling.
+    #[serde(default)]
+    pub(super) ceiling_fraction: Option<f64>,
+}
+
+/// What one iteration handles and moves: see `kiln_benches::Work`, which writes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Work {
+    pub(super) elements: u64,
+    pub(super) unit: String,
+    pub(super) threads: usize,
+    pub(super) bytes: u64,
+    pub(super) access: Access,
+    pub(super) lines: u64,
+    pub(super) flop: u64,
+}
+
+/// How the bytes of a [`Work`] lie.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Access {
+    Stream,
+    GatherRows(u64),
+    ReadRows(u64),
+}
+
+/// A line of `work.jsonl`.
+#[derive(Debug, Deserialize)]
+struct Declared {
+    bench: String,
+    #[serde(flatten)]
+    work: Work,
+}
+
+/// Criterion's `benchmark.json`, as far as it is read here.
+#[derive(Debug, Deserialize)]
+struct BenchmarkFile {
+    full_id: String,
+}
+
+/// Criterion's `sample.json`: the time of each sample in nanoseconds, and its iterations.
+#[derive(Debug, Deserialize)]
+struct SampleFile {
+    iters: Vec<f64>,
+    times: Vec<f64>,
+}
+
+impl Measurement {
+    /// Things a second at the median, and what they are.
+    pub(super) fn rate(&self) -> Option<(f64, &str)> {
+        let work = self.work.as_ref()?;
+        Some((work.elements as f64 / self.median_ns * 1e9, &work.unit))
+    }
+}
+
+/// Runs one bench target in the profile and with the features of the tests, so that nothing is built twice. It may
+/// have no bench for the data that was asked for.
+pub(super) fn run_stage(stage: &str, settings: &Settings, machine: &Machine) -> Result<Vec<Measurement>> {
+    let folder = workspace::root()?.join("target").join("bench").join(stage);
+    // Emptied first: what it then holds is of this run.
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be emptied", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let mut command = workspace::cargo()?;
+    command.args(["bench", "--quiet", "--locked", "--workspace", "--bench", stage]);
+    command.args(["--", "--noplot", "--quiet"]).env("CRITERION_HOME", &folder).envs(settings.env()?);
+    if let Some(only) = &settings.only {
+        command.args(["--exact", only]);
+    }
+    workspace::run(command.stdout(Stdio::null()))?;
+    read_folder(&folder, machine)
+}
+
+/// All benches below a folder, by name.
+fn read_folder(folder: &Path, machine: &Machine) -> Result<Vec<Measurement>> {
+    let path = folder.join("work.jsonl");
+    let mut work = BTreeMap::new();
+    for line in fs::read_to_string(&path).unwrap_or_default().lines() {
+        let Declared { bench, work: of_bench } =
+            serde_json::from_str(line).with_context(|| format!("{} is not as expected", path.display()))?;
+        work.insert(bench, of_bench);
+    }
+    let mut measured = Vec::new();
+    read_results(folder, &mut work, machine, &mut measured)?;
+    measured.sort_by(|a: &Measurement, b| a.name.cmp(&b.name));
+    Ok(measured)
+}
+
+/// Collects every `…/new/benchmark.json` below a folder, with the sample beside it.
+fn read_results(
+    folder: &Path,
+    work: &mut BTreeMap<String, Work>,
+    machine: &Machine,
+    found: &mut Vec<Measurement>,
+) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() && path.ends_with("new") {
+            let BenchmarkFile { full_id } = read_json(&path.join("benchmark.json"))?;
+            let Some(work) = work.remove(&full_id) else {
+                bail!("bench {full_id} does not say what it does: run it by kiln_benches::Stage");
+            };
+            found.push(measurement(full_id, work, &read_json(&path.join("sample.json"))?, machine)?);
+        } else if path.is_dir() {
+            read_results(&path, work, machine, found)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not as expected", path.display()))
+}
+
+fn measurement(name: String, work: Work, sample: &SampleFile, machine: &Machine) -> Result<Measurement> {
+    let mut times: Vec<f64> = sample.times.iter().zip(&sample.iters).map(|(ns, n)| ns / n).collect();
+    ensure!(!times.is_empty(), "bench {name} has no sample");
+    times.sort_by(f64::total_cmp);
+    let (min_ns, median_ns, max_ns) = (times[0], median(&times), times[times.len() - 1]);
+    let ceiling_fraction = machine.bound_seconds(&work).map(|seconds| seconds * 1e9 / median_ns);
+    Ok(Measurement { name, min_ns, median_ns, max_ns, work: Some(work), ceiling_fraction })
+}
+
+/// The middle of ascending values; two middle ones are averaged.
+pub(super) fn median(ascending: &[f64]) -> f64 {
+    (ascending[(ascending.len() - 1) / 2] + ascending[ascending.len() / 2]) / 2.0
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::ceilings::tests::machine;
+    use super::*;
+
+    /// A bench of 1, 2 and 3 ms that reads a hundred thousand lines, which take 1 ms at least.
+    pub(in super::super) fn bench(name: &str) -> Measurement {
+        let sample = SampleFile { iters: vec![1.0, 1.0, 1.0], times: vec![1e6, 2e6, 3e6] };
+        measurement(name.into(), work(), &sample, &machine()).unwrap()
+    }
+
+    fn work() -> Work {
+        let text = r#"{"elements": 1000, "unit": "edges", "threads": 1, "bytes": 8000000, "access": "stream",
+                       "lines": 100000, "flop": 0}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn times_are_for_one_iteration_and_the_median_is_the_middle() {
+        let sample = SampleFile { iters: vec![1.0, 2.0, 4.0, 2.0], times: vec![9e6, 4e6, 4e6, 6e6] };
+        let found = measurement("a".into(), work(), &sample, &machine()).unwrap();
+        assert_eq!((found.min_ns, found.median_ns, found.max_ns), (1e6, 2.5e6, 9e6));
+        assert_eq!(found.rate(), Some((400_000.0, "edges")));
+    }
+
+    #[test]
+    fn the_fraction_is_of_the_scarcest_ceiling() {
+        // 8 MB take 4 ms at 2 GB/s, which is more than the lines' 1 ms.
+        assert_eq!(bench("a").ceiling_fraction, Some(2.0));
+        let without = Work { bytes: 0, lines: 0, ..work() };
+        let sample = SampleFile { iters: vec![1.0], times: vec![1e6] };
+        assert_eq!(measurement("a".into(), without, &sample, &machine()).unwrap().ceiling_fraction, None);
+    }
+
+    #[test]
+    fn results_find_what_their_bench_declared() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("sample").join("a").join("b").join("new");
+        fs::create_dir_all(&new).unwrap();
+        fs::write(new.join("benchmark.json"), r#"{"full_id": "sample/a/b", "title": "x"}"#).unwrap();
+        fs::write(new.join("sample.json"), r#"{"iters": [2], "times": [4e6]}"#).unwrap();
+        let error = read_folder(folder.path(), &machine()).unwrap_err().to_string();
+        assert!(error.contains("sample/a/b does not say what it does"), "{error}");
+        let line = r#"{"bench": "sample/a/b", "elements": 3, "unit": "rows", "threads": 1, "bytes": 1,
+                       "access": {"gather_rows": 400}, "lines": 0, "flop": 0}"#;
+        fs::write(folder.path().join("work.jsonl"), line.replace('\n', " ")).unwrap();
+        let found = read_folder(folder.path(), &machine()).unwrap();
+        assert_eq!((found.len(), found[0].name.as_str(), found[0].median_ns), (1, "sample/a/b", 2e6));
+        assert_eq!(found[0].work.as_ref().unwrap().access, Access::GatherRows(400));
+    }
+
+    #[test]
+    fn a_bench_without_a_sample_is_refused() {
+        let empty = SampleFile { iters: vec![], times: vec![] };
+        assert!(measurement("a".into(), work(), &empty, &machine()).is_err());
+    }
+}

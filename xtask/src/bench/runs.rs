@@ -1,0 +1,154 @@
+//! Runs that are kept in `benches/runs`, and what is said of where and when they were made.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::ceilings::Machine;
+use super::measure::{Measurement, read_json};
+use crate::workspace;
+
+/// A saved run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Run {
+    /// The commit that was measured, with `-dirty` after it when files had been changed.
+    pub(super) commit: String,
+    /// Universal time, `2026-01-31`.
+    pub(super) date: String,
+    pub(super) machine: Host,
+    /// As asked for by `--threads`; absent when all cores were used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) threads: Option<u32>,
+    /// What the machine could do; runs of the time before this was measured have none.
+    #[serde(default)]
+    pub(super) ceilings: Option<Machine>,
+    pub(super) benches: Vec<Measurement>,
+}
+
+/// A machine by its name.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Host {
+    pub(super) cpu: String,
+    pub(super) cores: usize,
+}
+
+impl Run {
+    /// Benches that were run just now, here.
+    pub(super) fn now(
+        threads: Option<u32>,
+        ceilings: Option<Machine>,
+        benches: Vec<Measurement>,
+    ) -> Result<Self> {
+        Ok(Self { commit: commit(), date: today()?, machine: Host::this(), threads, ceilings, benches })
+    }
+}
+
+impl Host {
+    /// This machine.
+    pub(super) fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let cpu = model.map_or("unknown", |(_, model)| model).to_owned();
+        Self { cpu, cores: n_cores() }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = if self.cores == 1 { "" } else { "s" };
+        write!(f, "{}, {} core{s}", self.cpu, self.cores)
+    }
+}
+
+/// Cores that this process may use.
+pub(super) fn n_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Writes a run to `benches/runs`.
+pub(super) fn save(name: &str, run: &Run) -> Result<()> {
+    let path = path_of(name)?;
+    fs::create_dir_all(path.parent().context("a run's file has a folder")?)?;
+    fs::write(&path, serde_json::to_string_pretty(run)? + "\n")
+        .with_context(|| format!("{} cannot be written", path.display()))?;
+    println!("saved as benches/runs/{name}.json");
+    Ok(())
+}
+
+/// Reads a run from `benches/runs`.
+pub(super) fn load(name: &str) -> Result<Run> {
+    read_json(&path_of(name)?)
+}
+
+fn path_of(name: &str) -> Result<PathBuf> {
+    Ok(workspace::root()?.join("benches").join("runs").join(format!("{name}.json")))
+}
+
+/// The checked-out commit; `none` outside a repository or before its first commit.
+pub(super) fn commit() -> String {
+    let git = |args: &[&str]| {
+        let root = workspace::root()?;
+        workspace::stdout_of(Command::new("git").current_dir(root).args(args))
+    };
+    match (git(&["rev-parse", "--short=12", "HEAD"]), git(&["status", "--porcelain"])) {
+        (Ok(hash), Ok(changes)) if changes.is_empty() => hash.trim().to_owned(),
+        (Ok(hash), _) => format!("{}-dirty", hash.trim()),
+        (Err(_), _) => "none".to_owned(),
+    }
+}
+
+/// Universal time, `2026-01-31`.
+pub(super) fn today() -> Result<String> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
+    Ok(date_of(seconds / 86_400))
+}
+
+/// The Gregorian date of a day counted from 1970-01-01, by Hinnant (2021), "chrono-Compatible Low-Level
+/// Date Algorithms", `civil_from_days`; here for days after 1970 only.
+fn date_of(days: u64) -> String {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    // Years begin in March, so that a leap day is a year's last.
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A run of these benches on a made-up machine.
+    pub(in super::super) fn run_of(benches: Vec<Measurement>) -> Run {
+        let machine = Host { cpu: "a processor".into(), cores: 2 };
+        let (commit, date) = ("abc".into(), "2026-01-31".into());
+        Run { commit, date, machine, threads: None, ceilings: None, benches }
+    }
+
+    #[test]
+    fn dates_around_leap_days_are_right() {
+        for (days, date) in
+            [(0, "1970-01-01"), (11_016, "2000-02-29"), (11_017, "2000-03-01"), (20_819, "2027-01-01")]
+        {
+            assert_eq!(date_of(days), date);
+        }
+    }
+
+    #[test]
+    fn every_run_that_is_kept_can_be_compared_with() {
+        let folder = workspace::root().unwrap().join("benches").join("runs");
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            assert!(!read_json::<Run>(&path).unwrap().benches.is_empty(), "{}", path.display());
+        }
+    }
+}
