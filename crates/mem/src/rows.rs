@@ -16,7 +16,7 @@ const LEAST_STREAMED_BYTES: usize = 32 << 20;
 /// overwritten and keeps its allocation where that is large enough; no element is cleared before it is written.
 ///
 /// Two things make it nearly as fast as reading alone and writing alone, one after the other. 605,000 rows of 400
-/// bytes out of 1 GB, in huge pages, took one core 53 ms by a plain loop and take 39 ms; 60 and 55 ms in pages of
+/// bytes out of 1 GB, in huge pages, took one core 54 ms by a plain loop and take 39 ms; 58 and 52 ms in pages of
 /// 4 KiB:
 ///
 /// * Rows are asked for far ahead, into the second-level cache. The first level has too few places for lines on
