@@ -256,7 +256,7 @@ pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
 /// operations it is a dozen passes.
 ///
 /// # Panics
-/// When the shapes differ.
+/// When the shapes or the element types differ.
 pub fn adam<const D: usize>(
     values: Tensor<D>,
     gradient: Tensor<D>,
@@ -269,6 +269,11 @@ pub fn adam<const D: usize>(
             values.dims(),
             other.dims(),
             "the shapes of a parameter, its gradient and its moments differ"
+        );
+        assert_eq!(
+            values.dtype(),
+            other.dtype(),
+            "the element types of a parameter and the others differ: cast"
         );
     }
     let gradient = gradient.into_dispatch();
@@ -294,7 +299,7 @@ pub struct AdamStep {
     pub learning_rate: f64,
     /// By how much of their value the two means are kept from step to step.
     pub betas: [f32; 2],
-    /// What is added to the root of the mean square.
+    /// What is added to the root of the mean square, above 0.
     pub epsilon: f32,
     /// By how much of themselves times the learning rate the parameters shrink (Loshchilov and Hutter 2019,
     /// algorithm 2); 0 for none.

@@ -16,7 +16,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///
 /// **Bound.** Before a region is mapped, and now and then besides, those freed longest ago are unmapped until all
 /// together are at most a quarter more than was lately in use at one time: while the last one to two thousand
-/// buffers were taken.
+/// large buffers were taken. A program that takes no more of them keeps what it last had. A buffer of 1 MiB takes a
+/// huge page of 2, one of 2 MiB takes two.
+///
+/// It is made in a static: what is kept is not given back when it is dropped.
 ///
 /// It is for programs: a library leaves the choice of an allocator to them.
 #[derive(Debug)]

@@ -32,6 +32,9 @@ pub fn prefetch_range_far<T>(values: &[T], start: usize, n: usize) {
 /// Calls `ask` with an address in each line of `values[start..start + n]`.
 #[inline(always)]
 fn for_each_line<T>(values: &[T], start: usize, n: usize, ask: impl Fn(*const u8)) {
+    if n == 0 {
+        return;
+    }
     let first: *const u8 = values.as_ptr().wrapping_add(start).cast();
     let n_bytes = n * size_of::<T>();
     // From where the first line starts, so that the last bytes are in a line that is asked for.

@@ -66,9 +66,7 @@ impl<'v, T: Pod> Writer<'v, T> {
     /// The vector has all that was written.
     pub(crate) fn finish(mut self) {
         self.write_stage();
-        // SAFETY: no memory is touched; the stores above come before all that this thread does after it, as
-        // ordinary ones do by themselves.
-        unsafe { _mm_sfence() };
+        fence();
         let n_values = self.n_written / size_of::<T>().max(1);
         // SAFETY: the elements behind the vector's own, which it has room for, were written.
         unsafe { self.out.set_len(self.out.len() + n_values) };
@@ -115,6 +113,19 @@ unsafe fn stream_wide(stage: *const u8, target: *mut u8) {
             _mm256_stream_si256(target.add(offset).cast(), _mm256_load_si256(stage.add(offset).cast()))
         };
     }
+}
+
+/// Also when a writer is given up half way: the vector's memory may be anybody's next.
+impl<T> Drop for Writer<'_, T> {
+    fn drop(&mut self) {
+        fence();
+    }
+}
+
+/// The stores so far come before all that this thread does afterwards, as ordinary ones do by themselves.
+fn fence() {
+    // SAFETY: no memory is touched.
+    unsafe { _mm_sfence() };
 }
 
 #[cfg(test)]

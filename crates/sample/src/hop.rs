@@ -30,6 +30,9 @@ const GROUP: usize = 64;
 /// still in the nearest cache.
 const GROUP_EDGES: usize = 1024;
 
+/// Most edges that room is asked for at once: 200 MB.
+const MOST_RESERVED: usize = 1 << 24;
+
 impl<R: PickRule> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.
     pub(crate) fn fill(&self, dsts: &[NodeId], picks: &mut Picks, out: &mut Frontier) -> Result<()> {
@@ -58,7 +61,7 @@ impl<R: PickRule> HopSampler<'_, R> {
     }
 
     fn begin(&self, n_dst: usize, edges_per_dst: usize, out: &mut Frontier) {
-        let n_edges = n_dst * edges_per_dst;
+        let n_edges = self.n_reserved(n_dst, edges_per_dst);
         out.indptr.clear();
         out.indptr.reserve(n_dst + 1);
         out.indptr.push(0);
@@ -72,6 +75,15 @@ impl<R: PickRule> HopSampler<'_, R> {
             weights.reserve(n_edges);
             weights
         });
+    }
+
+    /// Room for so many edges is asked for at once. Whole neighbourhoods may be many more or far fewer than the
+    /// graph's mean says, so that their vectors grow instead.
+    fn n_reserved(&self, n_dst: usize, edges_per_dst: usize) -> usize {
+        match self.fanout {
+            Fanout::All => 0,
+            Fanout::UpTo(_) => n_dst.saturating_mul(edges_per_dst).min(MOST_RESERVED),
+        }
     }
 
     fn ask_for_ranges(&self, dsts: &[NodeId]) {

@@ -24,7 +24,11 @@ pub(super) fn dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngK
 /// ReLU, then the mask, in place. Nodes are not read where nothing is dropped.
 pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
     if keep.is_everything() {
-        return values.par_chunks_mut(PLAIN_TASK_VALUES).for_each(relu);
+        return match values.len() {
+            // Work for one task does not wake another thread for it.
+            n if n <= PLAIN_TASK_VALUES => relu(values),
+            _ => values.par_chunks_mut(PLAIN_TASK_VALUES).for_each(relu),
+        };
     }
     for_each_row(values, width, nodes, |row, node| {
         relu(row);
@@ -56,15 +60,19 @@ fn for_each_row(values: &mut [f32], width: usize, nodes: &[u32], change: impl Fn
 /// Multiplies the gradient by the scale where the output is not zero, and by 0 elsewhere, in place.
 pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep) {
     let scale = keep.scale();
-    let tasks = grad.par_chunks_mut(PLAIN_TASK_VALUES).zip(output.par_chunks(PLAIN_TASK_VALUES));
-    tasks.for_each(|(grad, output)| {
+    let change = |grad: &mut [f32], output: &[f32]| {
         for (grad, output) in grad.iter_mut().zip(output) {
             // As bits, so that the compiler makes no branch of it: half the values take it either way, and what the
             // processor guessed wrong was a tenth of a training step.
             let mask = u32::from(*output <= 0.0).wrapping_sub(1);
             *grad = f32::from_bits((*grad * scale).to_bits() & mask);
         }
-    });
+    };
+    if grad.len() <= PLAIN_TASK_VALUES {
+        return change(grad, output);
+    }
+    let tasks = grad.par_chunks_mut(PLAIN_TASK_VALUES).zip(output.par_chunks(PLAIN_TASK_VALUES));
+    tasks.for_each(|(grad, output)| change(grad, output));
 }
 
 fn mask_row(row: &mut [f32], node: u32, key: RngKey, keep: Keep) {

@@ -220,8 +220,8 @@ impl State {
     }
 }
 
-/// Bytes of a region for a buffer with so many bytes before it: whole huge pages, and at most an eighth more than needed, so that buffers of
-/// about one size share regions. `None` for a size that no machine has.
+/// Bytes of a region for a buffer with so many bytes before it: whole huge pages, and of large ones at most an
+/// eighth more than needed, so that buffers of about one size share regions. `None` for a size that no machine has.
 fn region_bytes(before: usize, size: usize) -> Option<usize> {
     let needed = size.checked_add(before)?;
     let step = (needed / 8).checked_next_power_of_two()?.max(HUGE_PAGE);
