@@ -24,7 +24,6 @@ fn main() -> Result {
     let line = serde_json::json!({
         "steps": report.n_steps,
         "loss": report.counts.loss(),
-        "peak_rss_anon_bytes": report.peak_memory.anon_bytes,
     });
     println!("{line}");
     Ok(())

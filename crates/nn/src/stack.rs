@@ -79,8 +79,8 @@ pub(crate) fn projects_first(block: &DeviceBlock, [d_in, d_out]: [usize; 2]) -> 
     more_products < PRODUCTS_PER_GATHERED * fewer_gathered
 }
 
-/// `x weight` by [`ops::linear`], which writes the product where it stays; the tensor library's own product on the CPU
-/// clears its result first and copies it afterwards.
+/// `x weight` by [`ops::linear`], on a row of zeros that is in the cache when the product is added to it; the tensor
+/// library's own product on the CPU copies its result to memory of another alignment.
 pub(crate) fn product(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let [_, d_out] = weight.dims();
     let zeros = Tensor::zeros([1, d_out], &x.device());

@@ -150,18 +150,7 @@ pub(crate) fn mul_hi(a: u32, b: u32) -> u32 {
 
 #[inline]
 fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
-    let mut c = counter;
-    let mut k = key;
-    for _ in 0..ROUNDS {
-        c = [
-            mul_hi(MULTIPLIER[1], c[2]) ^ c[1] ^ k[0],
-            MULTIPLIER[1].wrapping_mul(c[2]),
-            mul_hi(MULTIPLIER[0], c[0]) ^ c[3] ^ k[1],
-            MULTIPLIER[0].wrapping_mul(c[0]),
-        ];
-        k = [k[0].wrapping_add(WEYL[0]), k[1].wrapping_add(WEYL[1])];
-    }
-    c
+    philox_groups(counter.map(|word| [word]), key).map(|[word]| word)
 }
 
 /// [`philox`] for `N` counters, given and returned word by word.

@@ -1,7 +1,6 @@
 //! The arithmetic of Adam, a pass over each array.
 
-use rayon::prelude::*;
-
+use crate::flex::tasks::in_tasks;
 use crate::ops::AdamStep;
 
 /// Values that a task works on.
@@ -28,32 +27,21 @@ pub(super) fn decayed_mean_square(means: &mut [f32], values: &[f32], decay: f32)
 /// The parameters' step, in place.
 pub(super) fn parameters(values: &mut [f32], means: &[f32], mean_squares: &[f32], step: &AdamStep) {
     let (kept, rate, scale, epsilon) = (step.kept(), step.rate(), step.scale(), step.scaled_epsilon());
-    let change = |values: &mut [f32], means: &[f32], mean_squares: &[f32]| {
-        for ((value, mean), mean_square) in values.iter_mut().zip(means).zip(mean_squares) {
+    in_tasks(values, TASK_VALUES, |start, values| {
+        for ((value, mean), mean_square) in values.iter_mut().zip(&means[start..]).zip(&mean_squares[start..])
+        {
             *value = *value * kept - mean * scale / (mean_square.sqrt() + epsilon) * rate;
         }
-    };
-    if values.len() <= TASK_VALUES {
-        return change(values, means, mean_squares);
-    }
-    let tasks = values.par_chunks_mut(TASK_VALUES).zip(means.par_chunks(TASK_VALUES));
-    let tasks = tasks.zip(mean_squares.par_chunks(TASK_VALUES));
-    tasks.for_each(|((values, means), mean_squares)| change(values, means, mean_squares));
+    });
 }
 
 fn for_each(means: &mut [f32], values: &[f32], changed: impl Fn(f32, f32) -> f32 + Sync) {
-    let change = |means: &mut [f32], values: &[f32]| {
-        for (mean, value) in means.iter_mut().zip(values) {
+    in_tasks(means, TASK_VALUES, |start, means| {
+        for (mean, value) in means.iter_mut().zip(&values[start..]) {
             let changed = changed(*mean, *value);
             *mean = if changed.abs() < LEAST_MEAN { 0.0 } else { changed };
         }
-    };
-    // Work for one task does not wake another thread for it, which takes as long as the work.
-    if means.len() <= TASK_VALUES {
-        return change(means, values);
-    }
-    let tasks = means.par_chunks_mut(TASK_VALUES).zip(values.par_chunks(TASK_VALUES));
-    tasks.for_each(|(means, values)| change(means, values));
+    });
 }
 
 #[cfg(test)]

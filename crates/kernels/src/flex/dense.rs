@@ -66,7 +66,7 @@ impl<'a> Matrix<'a> {
 /// # Panics
 /// When the inner dimensions differ.
 pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
-    new_product(left, right, Start::Nothing)
+    new_product(multiply, left, right, Start::Nothing)
 }
 
 /// `left * right` with `row` added to each row.
@@ -75,7 +75,7 @@ pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
 /// When the dimensions do not fit.
 pub(super) fn add_row(row: &[f32], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
     assert_eq!(row.len(), right.shape[1], "the width of the row that is added to a product");
-    new_product(left, right, Start::Row(row))
+    new_product(multiply, left, right, Start::Row(row))
 }
 
 /// Adds `left * right` to `out`, which lies row by row.
@@ -89,14 +89,18 @@ pub(super) fn add_product(out: &mut [f32], left: Matrix<'_>, right: Matrix<'_>) 
     multiply(places, left, right, Start::There);
 }
 
-fn new_product(left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) -> Vec<f32> {
+/// What `multiply`, which is [`multiply`] or [`multiply_alone`], writes to places of its own.
+fn new_product(multiply: Multiply, left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) -> Vec<f32> {
     let n_values = left.shape[0].checked_mul(right.shape[1]).expect("a product's size should fit memory");
     let mut out = Vec::with_capacity(n_values);
     multiply(&mut out.spare_capacity_mut()[..n_values], left, right, start);
-    // SAFETY: `multiply` wrote all of the first `n_values` places.
+    // SAFETY: either wrote all of the first `n_values` places.
     unsafe { out.set_len(n_values) };
     out
 }
+
+/// Writes all places of a product.
+type Multiply = fn(&mut [MaybeUninit<f32>], Matrix<'_>, Matrix<'_>, Start<'_>);
 
 /// What a product is added to.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +123,7 @@ fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, s
     if out.is_empty() {
         return;
     }
-    if n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_PARALLEL {
+    if is_small([n_rows, inner, n_columns]) {
         return multiply_alone(out, left, right, start);
     }
     let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
@@ -174,6 +178,11 @@ fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<
     }
 }
 
+/// Whether a product of these dimensions does not wake another thread, which takes as long as the product.
+fn is_small([n_rows, inner, n_columns]: [usize; 3]) -> bool {
+    n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_PARALLEL
+}
+
 /// `x` transposed times `grad`, which have equal numbers of rows, many more than columns: of ranges of rows first,
 /// then the sum of the ranges' products in their order, so that the bits do not depend on the number of threads.
 ///
@@ -190,18 +199,13 @@ pub(super) fn weight_gradient(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
         (n_rows / 16).clamp(LEAST_GRADIENT_ROWS, GRADIENT_ROWS).max(n_rows.div_ceil(MOST_GRADIENTS));
     let of_range = |start: usize| {
         let rows = start..(start + task_rows).min(n_rows);
-        let mut product = Vec::with_capacity(d_in * d_out);
-        let places = &mut product.spare_capacity_mut()[..d_in * d_out];
-        multiply_alone(places, x.rows(rows.clone()).transposed(), grad.rows(rows), Start::Nothing);
-        // SAFETY: `multiply_alone` wrote all of these places.
-        unsafe { product.set_len(d_in * d_out) };
-        product
+        let x = x.rows(rows.clone()).transposed();
+        new_product(multiply_alone, x, grad.rows(rows), Start::Nothing)
     };
     let starts: Vec<usize> = (0..n_rows).step_by(task_rows).collect();
-    // Small products do not wake another thread, which takes as long as they do.
-    let products: Vec<Vec<f32>> = match n_rows * d_in * d_out {
-        n if n < LEAST_PARALLEL => starts.into_iter().map(of_range).collect(),
-        _ => starts.into_par_iter().map(of_range).collect(),
+    let products: Vec<Vec<f32>> = match is_small([d_in, n_rows, d_out]) {
+        true => starts.into_iter().map(of_range).collect(),
+        false => starts.into_par_iter().map(of_range).collect(),
     };
     let mut products = products.into_iter();
     let mut sum = products.next().unwrap_or_else(|| vec![0.0; d_in * d_out]);

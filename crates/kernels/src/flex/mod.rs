@@ -8,6 +8,7 @@ mod dropout;
 mod fill;
 mod segment;
 mod sum;
+mod tasks;
 mod vector;
 
 use burn::backend::Flex;
