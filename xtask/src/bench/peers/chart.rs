@@ -6,7 +6,7 @@ use super::About;
 use super::rows::{Outcome, Target, Unit};
 
 /// Where bars start and how wide the longest may be, in pixels.
-const LEFT: f64 = 520.0;
+const LEFT: f64 = 560.0;
 const WIDTH: f64 = 360.0;
 const ROW_HEIGHT: f64 = 26.0;
 const TOP: f64 = 78.0;
