@@ -64,6 +64,9 @@ fn write(input: &Input) -> Result<PathBuf> {
 /// The graph's edges in an order that is neither by source nor by destination, as files have them.
 fn scattered_edges(graph: &Csc) -> (Vec<u32>, Vec<u32>) {
     let n_edges = graph.n_edges() as usize;
+    if n_edges == 0 {
+        return (Vec::new(), Vec::new());
+    }
     let mut dst_of_edge = Vec::with_capacity(n_edges);
     for dst in 0..graph.n_nodes() as u32 {
         dst_of_edge.extend(std::iter::repeat_n(dst, graph.in_neighbors(NodeId(dst)).len()));

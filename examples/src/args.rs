@@ -96,9 +96,6 @@ impl DataArgs {
                 }
             }
         }
-        if self.in_memory {
-            data = data.in_memory();
-        }
         if self.symmetrize {
             data = data.symmetrize()?;
         }
@@ -106,6 +103,10 @@ impl DataArgs {
             data = data.row_normalize()?;
         } else if self.standardize.unwrap_or(self.data == DataSource::DebianPackages) {
             data = data.standardize()?;
+        }
+        // Last: what was made anew above is in memory already.
+        if self.in_memory {
+            data = data.in_memory();
         }
         say(&data);
         for note in &data.notes {

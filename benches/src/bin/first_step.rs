@@ -1,5 +1,5 @@
 //! Opens a data set, makes everything that training needs, trains for some steps and prints what it took:
-//! `first_step FOLDER STEPS`. What `cargo xtask bench --peers` times from the start of the process to its end, and
+//! `first_step FOLDER STEPS`. What `cargo xtask bench --peers` times from the start of the process to what it prints, and
 //! reads the memory of.
 
 use std::path::Path;

@@ -129,7 +129,10 @@ impl fmt::Display for Dataset {
 
 impl Dataset {
     /// The same set with graph and features in the process's own memory, where they are mapped; it opens no
-    /// longer in constant time, and takes their bytes. INMEM
+    /// longer in constant time, and takes their bytes. With an allocator that gives large buffers in huge
+    /// pages, of which the processor has fewer to look up, random places are read faster: a batch of 1024 nodes and
+    /// 605,000 input nodes, out of 1.5 GB, took one thread 26 + 58 ms to sample and to gather mapped, and takes
+    /// 23 + 46 ms. The copy took 1.3 to 2.7 s.
     pub fn in_memory(self) -> Self {
         let graph = Arc::new(self.graph.in_memory());
         let features = self.features.in_memory().unwrap_or(self.features);

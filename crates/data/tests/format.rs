@@ -257,3 +257,19 @@ fn a_set_that_contradicts_itself_is_not_written() {
     let class_names = vec!["a".to_owned()];
     check(Dataset { class_names, ..small(rows()) }, "class_names is 1 names, expected 3 names or none");
 }
+
+#[test]
+fn a_set_in_memory_is_the_set_on_disk_and_outlives_it() {
+    for data in [small(rows()), small(sparse())] {
+        let (root, folder) = written(&data);
+        let mapped = format::open(&folder).unwrap();
+        assert_eq!(mapped.graph.owned_bytes(), 0);
+        let hash = mapped.hash().unwrap();
+        let in_memory = mapped.in_memory();
+        // 5 places and 4 edges with their weights and types.
+        assert_eq!(in_memory.graph.owned_bytes(), 5 * 8 + 4 * (4 + 4 + 1));
+        assert!(in_memory.graph.indices_path().is_none());
+        drop(root);
+        assert_eq!(in_memory.hash().unwrap(), hash);
+    }
+}

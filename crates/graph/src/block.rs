@@ -146,13 +146,15 @@ impl Block {
         self.parts
     }
 
-    /// Bytes of the block's arrays, those of the transposed block included if it was made.
+    /// Bytes that the block's arrays take, with the room behind them that their vectors have, those of the
+    /// transposed block included if it was made.
     pub fn n_bytes(&self) -> usize {
-        size_of_val(self.srcs())
-            + size_of_val(self.indptr())
-            + size_of_val(self.indices())
-            + size_of_val(self.edge_ids())
-            + self.weights().map_or(0, size_of_val)
+        let BlockParts { srcs, indptr, indices, edge_ids, weights } = &self.parts;
+        srcs.capacity() * size_of::<NodeId>()
+            + indptr.capacity() * size_of::<u32>()
+            + indices.capacity() * size_of::<LocalId>()
+            + edge_ids.capacity() * size_of::<EdgeId>()
+            + weights.as_ref().map_or(0, |weights| weights.capacity() * size_of::<f32>())
             + self.transposed().map_or(0, Transposed::n_bytes)
     }
 }

@@ -3,7 +3,7 @@
 //! To put each edge at its destination's place at once is one miss of the cache and of the address translation
 //! an edge, and threads meet at the counters of hubs. So edges first go to bins, which are ranges of
 //! destinations, and then each bin is put in order by itself. 124 M edges of 2.4 M nodes, in no order, on 2
-//! threads took 18.1 s of processor time by atomic counters and random places, and take 3.2 s.
+//! threads took 12.6 s of processor time by atomic counters and random places, and take 2.5 s.
 
 use std::slice::{ChunksMut, IterMut};
 

@@ -47,6 +47,8 @@ impl Transposed {
         let n_edges = indices.len();
         let listed = indptr.last().copied().unwrap_or(0) as usize;
         assert_eq!(listed, n_edges, "indptr's end and the number of indices differ");
+        let rises = indptr.first().is_none_or(|&first| first == 0) && indptr.is_sorted();
+        assert!(rises, "indptr does not rise from 0");
         // Two entries further than its source, a count becomes the start of the next source but one. Placing
         // moves each start, one entry further than its source, on to its end: the start of the next source.
         let mut starts = vec![0_u32; n_src + 2];

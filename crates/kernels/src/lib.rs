@@ -22,6 +22,7 @@
 //! assert_eq!(read_f32(mean), [3.0]);
 //! ```
 
+mod adam;
 mod adjoint;
 mod autodiff;
 mod block;

@@ -53,7 +53,8 @@ impl<S: BlockSampler + ?Sized, F: FeatureSource + ?Sized> NodeFetch<S, F> {
 
     /// The same batches, for training: each block but the first carries its transposed block, made here, in
     /// the loader's worker, where the backward pass would otherwise make it. The first block's input is
-    /// features, which get no gradient. Where they do, its transposed block is made when that is asked for.
+    /// usually features, which get no gradient. Where something before its aggregation learns (a layer that
+    /// projects wide features first), its transposed block is made in the backward pass.
     #[must_use]
     pub fn for_training(self) -> Self {
         Self { transposes: true, ..self }

@@ -39,7 +39,8 @@ impl<F: FeatureSource + ?Sized> GraphFetch<F> {
     }
 
     /// The same batches, for training: their block carries its transposed block, made here, in the loader's
-    /// worker, where the backward pass would otherwise make it. It serves all layers but the first.
+    /// worker, where the backward pass would otherwise make it. It serves all layers but the first, whose input usually gets no
+    /// gradient.
     #[must_use]
     pub fn for_training(self) -> Self {
         Self { transposes: true, ..self }

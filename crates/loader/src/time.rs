@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct StageTimes {
     /// Picking the seeds; the epoch's shuffle counts in its first batch.
     pub seeds: Duration,
-    /// Sampling the blocks.
+    /// Sampling the blocks, and listing their edges by source where they are for training.
     pub sample: Duration,
     /// Gathering features and labels.
     pub gather: Duration,

@@ -16,7 +16,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///
 /// **Bound.** Before a region is mapped, and now and then besides, those freed longest ago are unmapped until all
 /// together are at most a quarter more than was lately in use at one time: while the last one to two thousand
-/// buffers were taken.
+/// large buffers were taken. A program that takes no more of them keeps what it last had. A buffer of 1 MiB takes a
+/// huge page of 2, one of 2 MiB takes two.
+///
+/// It is made in a static: what is kept is not given back when it is dropped.
 ///
 /// It is for programs: a library leaves the choice of an allocator to them.
 #[derive(Debug)]
@@ -59,21 +62,21 @@ impl LargeBuffers {
 /// Whether a buffer is a region: only by its layout, so that freeing it comes to the same answer.
 #[inline]
 fn is_large(layout: Layout) -> bool {
-    cfg!(target_os = "linux") && LargeBuffers::LEAST_BYTES <= layout.size() && layout.align() <= HEADER_BYTES
+    cfg!(target_os = "linux") && LargeBuffers::LEAST_BYTES <= layout.size() && layout.align() <= MAX_ALIGN
 }
 
-/// What stands before a buffer in its region. A cache line, so that buffers start at one.
-const HEADER_BYTES: usize = 64;
+/// Buffers that want to start at a multiple of more are the system's. Matrix products ask for 128.
+const MAX_ALIGN: usize = 4096;
 
-// SAFETY: a large buffer is a region's bytes behind the header, mapped, of at least the layout's size, aligned to
-// `HEADER_BYTES`, and nobody else's until it is freed; everything else is the system allocator's. Which of the two
-// a buffer is follows from its layout.
+// SAFETY: a large buffer is a region's bytes behind the header, mapped, of at least the layout's size, aligned as
+// the layout says, and nobody else's until it is freed; everything else is the system allocator's. Which of the
+// two a buffer is follows from its layout.
 unsafe impl GlobalAlloc for LargeBuffers {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
         if is_large(layout) {
-            return self.regions.take(layout.size()).0;
+            return self.regions.take(layout).0;
         }
         // SAFETY: the caller's promises are those that the system allocator asks for.
         unsafe { System.alloc(layout) }
@@ -83,7 +86,7 @@ unsafe impl GlobalAlloc for LargeBuffers {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
         if is_large(layout) {
-            let (buffer, is_fresh) = self.regions.take(layout.size());
+            let (buffer, is_fresh) = self.regions.take(layout);
             if !buffer.is_null() && !is_fresh {
                 // SAFETY: the region has at least this many bytes behind its header, and they are ours.
                 unsafe { buffer.write_bytes(0, layout.size()) };

@@ -122,13 +122,18 @@ fn buffers_start_at_a_cache_line_and_larger_alignments_are_kept() {
     let _alone = ALONE.lock().unwrap();
     let buffer = bytes(2 * MIB, 1);
     assert_eq!(buffer.as_ptr() as usize % 64, 0);
-    let layout = Layout::from_size_align(4 * MIB, 4096).unwrap();
-    // SAFETY: the layout has a size; the buffer is freed with the layout it was taken with.
-    unsafe {
-        let buffer = ALLOCATOR.alloc(layout);
-        assert_eq!(buffer as usize % 4096, 0);
-        buffer.write_bytes(3, layout.size());
-        ALLOCATOR.dealloc(buffer, layout);
+    for align in [1, 128, 4096, 8192, 4 * MIB] {
+        let layout = Layout::from_size_align(4 * MIB, align).unwrap();
+        // SAFETY: the layout has a size; the buffer is resized and freed with the layout it has.
+        unsafe {
+            let buffer = ALLOCATOR.alloc(layout);
+            assert_eq!(buffer as usize % align, 0);
+            buffer.write_bytes(3, layout.size());
+            let grown = ALLOCATOR.realloc(buffer, layout, 20 * MIB);
+            assert_eq!(grown as usize % align, 0);
+            assert!(std::slice::from_raw_parts(grown, 4 * MIB).iter().all(|byte| *byte == 3));
+            ALLOCATOR.dealloc(grown, Layout::from_size_align(20 * MIB, align).unwrap());
+        }
     }
 }
 

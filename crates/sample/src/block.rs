@@ -61,7 +61,7 @@ impl<S: FrontierSampler + ?Sized> BlockSampler for S {
             let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };
             blocks.push(Block::new(BlockParts {
                 srcs,
-                indptr: std::mem::take(&mut frontier.indptr),
+                indptr: std::mem::replace(&mut frontier.indptr, vec![0]),
                 indices,
                 edge_ids: std::mem::take(&mut frontier.edge_ids),
                 weights: frontier.weights.take(),

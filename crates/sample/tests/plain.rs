@@ -23,7 +23,7 @@ enum Weights {
 
 /// A user's rule that reads the neighbours: those with even ids, the last one twice.
 fn even(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Picks) {
-    let is_even = |position: &u32| neighbors.ids[*position as usize].0 % 2 == 0;
+    let is_even = |position: &u32| neighbors.ids[*position as usize].0.is_multiple_of(2);
     let positions = (0..neighbors.degree() as u32).rev().filter(is_even);
     positions.take(fanout as usize).for_each(|position| picks.push(position));
     if let Some(last) = picks.positions().last().copied() {

@@ -33,8 +33,9 @@ impl MemoryUse {
 }
 
 /// The most memory seen at the moments when somebody looked: a trainer does after the forward pass, after
-/// the backward pass and after the update of each step. What comes and goes between is not seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// the backward pass and after the update of a step, where the last look is some milliseconds old. What comes and
+/// goes between is not seen: it is a sample, not a high-water mark.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct PeakMemory {
     peak: MemoryUse,
     looked_at: Option<Instant>,

@@ -54,7 +54,7 @@ impl OptimizerConfig {
     const BETAS: [f32; 2] = [0.9, 0.999];
     const EPSILON: f32 = 1e-8;
 
-    /// Checks the numbers and makes Burn's optimizer.
+    /// Checks the numbers and makes the optimizer, which Burn's machinery runs.
     ///
     /// # Errors
     /// [`Error::BadSetting`] for a learning rate that is not positive or a weight decay that is negative,

@@ -1,10 +1,12 @@
 use kiln_sample::RngKey;
 use rayon::prelude::*;
 
-use crate::flex::philox::{GROUPS, draws};
 use crate::ops::Keep;
 
-/// Columns that one call of [`draws`] serves.
+/// Groups of four draws that are made at once.
+const GROUPS: usize = 16;
+
+/// Columns that they serve.
 const COLUMNS: usize = 4 * GROUPS;
 
 /// Values that a task works on where masks are drawn.
@@ -16,17 +18,21 @@ const PLAIN_TASK_VALUES: usize = 1 << 17;
 /// Multiplies each row's values by 0 or by the scale, as the draw of the row's node and column says, in
 /// place.
 pub(super) fn dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
-    for_each_row(values, width, nodes, |row, node| mask_row(row, node, key.words(), keep));
+    for_each_row(values, width, nodes, |row, node| mask_row(row, node, key, keep));
 }
 
 /// ReLU, then the mask, in place. Nodes are not read where nothing is dropped.
 pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
     if keep.is_everything() {
-        return values.par_chunks_mut(PLAIN_TASK_VALUES).for_each(relu);
+        return match values.len() {
+            // Work for one task does not wake another thread for it.
+            n if n <= PLAIN_TASK_VALUES => relu(values),
+            _ => values.par_chunks_mut(PLAIN_TASK_VALUES).for_each(relu),
+        };
     }
     for_each_row(values, width, nodes, |row, node| {
         relu(row);
-        mask_row(row, node, key.words(), keep);
+        mask_row(row, node, key, keep);
     });
 }
 
@@ -54,18 +60,22 @@ fn for_each_row(values: &mut [f32], width: usize, nodes: &[u32], change: impl Fn
 /// Multiplies the gradient by the scale where the output is not zero, and by 0 elsewhere, in place.
 pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep) {
     let scale = keep.scale();
-    let tasks = grad.par_chunks_mut(PLAIN_TASK_VALUES).zip(output.par_chunks(PLAIN_TASK_VALUES));
-    tasks.for_each(|(grad, output)| {
+    let change = |grad: &mut [f32], output: &[f32]| {
         for (grad, output) in grad.iter_mut().zip(output) {
             // As bits, so that the compiler makes no branch of it: half the values take it either way, and what the
             // processor guessed wrong was a tenth of a training step.
             let mask = u32::from(*output <= 0.0).wrapping_sub(1);
             *grad = f32::from_bits((*grad * scale).to_bits() & mask);
         }
-    });
+    };
+    if grad.len() <= PLAIN_TASK_VALUES {
+        return change(grad, output);
+    }
+    let tasks = grad.par_chunks_mut(PLAIN_TASK_VALUES).zip(output.par_chunks(PLAIN_TASK_VALUES));
+    tasks.for_each(|(grad, output)| change(grad, output));
 }
 
-fn mask_row(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {
+fn mask_row(row: &mut [f32], node: u32, key: RngKey, keep: Keep) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has the instructions.
@@ -76,16 +86,16 @@ fn mask_row(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn mask_row_avx2(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {
+fn mask_row_avx2(row: &mut [f32], node: u32, key: RngKey, keep: Keep) {
     mask_row_anywhere(row, node, key, keep);
 }
 
 /// The same source for every set of instructions: it draws whole numbers and multiplies by one number,
 /// so that the results are the same too.
 #[inline(always)]
-fn mask_row_anywhere(row: &mut [f32], node: u32, key: [u32; 2], keep: Keep) {
+fn mask_row_anywhere(row: &mut [f32], node: u32, key: RngKey, keep: Keep) {
     for (batch, values) in row.chunks_mut(COLUMNS).enumerate() {
-        let words = draws(key, node, (batch * GROUPS) as u32);
+        let words = key.draw_groups::<GROUPS>(0, node, (batch * GROUPS) as u32);
         let factors = words.map(|words| words.map(|word| keep.scale_of(word)));
         for (group, values) in values.chunks_mut(4).enumerate() {
             for (value, factors) in values.iter_mut().zip(&factors) {

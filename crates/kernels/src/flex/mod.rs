@@ -6,7 +6,6 @@ mod adam;
 mod dense;
 mod dropout;
 mod fill;
-mod philox;
 mod segment;
 mod sum;
 mod vector;

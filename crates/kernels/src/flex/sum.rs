@@ -36,6 +36,9 @@ pub(super) struct Sum<'a, F> {
     own: Own<'a>,
 }
 
+/// Bytes of items' rows that a core's second cache may not keep while one row is summed.
+const HUB_BYTES: usize = 1 << 19;
+
 /// What becomes of each row's sum.
 #[derive(Debug, Clone, Copy)]
 enum Own<'a> {
@@ -105,14 +108,13 @@ unsafe impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Fill for SumRows<'_, F> {
         let n_before = this.sum.n_before();
         let columns = &piece.columns;
         let n_own = n_before.clamp(columns.start, columns.end) - columns.start;
+        // Dropped at the end, also of a panic: the memory may be anybody's next.
+        let _fence = this.streams.then_some(Fence);
         let summed = columns.start.max(n_before) - n_before..columns.end.max(n_before) - n_before;
         for (row, out) in piece.rows.clone().zip(out.chunks_exact_mut(columns.len())) {
             let (own, sum) = out.split_at_mut(n_own);
             this.copy_own(row, columns.start, own);
             this.add(row, summed.clone(), sum);
-        }
-        if this.streams {
-            end_of_stream();
         }
     }
 }
@@ -130,15 +132,17 @@ impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
     #[inline(always)]
     fn add(&self, row: usize, columns: Range<usize>, out: &mut [MaybeUninit<f32>]) {
         let mut n_done = 0;
-        // The first columns ask for the later ones of an item's row, too.
+        // The first columns ask for the later ones of an item's row, too. Of a row with very many edges they have
+        // left the caches again when their turn comes, and are asked for once more.
         let mut asked = columns.clone();
+        let is_hub = HUB_BYTES <= self.sum.segments.of(row).len() * size_of_val(out);
         macro_rules! add_columns {
             ($($n:literal)*) => {$(
                 while $n <= out.len() - n_done {
                     let sum: [f32; $n] = self.sum_of(row, columns.start + n_done, &asked);
                     write(&mut out[n_done..n_done + $n], &sum, self.streams);
                     n_done += $n;
-                    asked = 0..0;
+                    asked = if is_hub { columns.start + n_done..columns.end } else { 0..0 };
                 }
             )*};
         }
@@ -206,13 +210,17 @@ fn write(places: &mut [MaybeUninit<f32>], values: &[f32], streams: bool) {
     places.write_copy_of_slice(values);
 }
 
-/// Makes what went past the caches come before whatever this thread does next, as other writes do.
-#[inline(always)]
-fn end_of_stream() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every processor of this kind has the instruction.
-    unsafe {
-        std::arch::x86_64::_mm_sfence();
+/// When it is dropped, what went past the caches comes before whatever this thread does next, as other writes do.
+struct Fence;
+
+impl Drop for Fence {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every processor of this kind has the instruction.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
     }
 }
 

@@ -1,7 +1,8 @@
+use std::alloc::Layout;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{HEADER_BYTES, MemoryHeld};
+use super::{MAX_ALIGN, MemoryHeld};
 
 /// Bytes of a huge page, on most machines; regions are whole numbers of them.
 const HUGE_PAGE: usize = 2 << 20;
@@ -44,7 +45,10 @@ struct Header {
     older: *mut Header,
 }
 
-const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+/// At least so much stands before a buffer. A cache line, so that buffers start at one.
+const HEADER_BYTES: usize = 64;
+
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES && MAX_ALIGN < HUGE_PAGE);
 
 // SAFETY: the pointers are to regions that only the holder of the lock touches.
 unsafe impl Send for State {}
@@ -61,16 +65,17 @@ impl Regions {
         self.lock().held
     }
 
-    /// A buffer of at least this many bytes, and whether its pages are fresh, which are zeros; null when the
-    /// system has no more memory.
-    pub(super) fn take(&self, size: usize) -> (*mut u8, bool) {
-        let Some(n_bytes) = region_bytes(size) else { return (ptr::null_mut(), false) };
+    /// A buffer of this layout, whose alignment is below a huge page, and whether its pages are fresh, which are
+    /// zeros; null when the system has no more memory.
+    pub(super) fn take(&self, layout: Layout) -> (*mut u8, bool) {
+        let before = layout.align().max(HEADER_BYTES);
+        let Some(n_bytes) = region_bytes(before, layout.size()) else { return (ptr::null_mut(), false) };
         let mut state = self.lock();
         if let Some(header) = state.find(n_bytes) {
             state.unlink(header);
             // SAFETY: a kept region starts with its header.
             state.count_use(unsafe { (*header).n_bytes });
-            return (buffer_of(header), false);
+            return (header.cast::<u8>().wrapping_add(before), false);
         }
         state.make_room(n_bytes);
         let mut mapped = map(n_bytes);
@@ -81,7 +86,7 @@ impl Regions {
         }
         let Some(header) = mapped else { return (ptr::null_mut(), false) };
         state.count_use(n_bytes);
-        (buffer_of(header), true)
+        (header.cast::<u8>().wrapping_add(before), true)
     }
 
     /// # Safety
@@ -89,7 +94,7 @@ impl Regions {
     pub(super) unsafe fn give_back(&self, buffer: *mut u8) {
         let mut state = self.lock();
         let header = header_of(buffer);
-        // SAFETY: by the caller's promise there is a header before the buffer.
+        // SAFETY: by the caller's promise there is a header at the start of the buffer's region.
         state.held.used_bytes -= unsafe { (*header).n_bytes };
         state.keep(header);
     }
@@ -99,9 +104,10 @@ impl Regions {
     /// # Safety
     /// The buffer came from `take` and is the caller's.
     pub(super) unsafe fn resize(&self, buffer: *mut u8, size: usize) -> bool {
-        let Some(wanted) = region_bytes(size) else { return false };
         let header = header_of(buffer);
-        // SAFETY: by the caller's promise there is a header before the buffer.
+        let before = buffer.addr() - header.addr();
+        let Some(wanted) = region_bytes(before, size) else { return false };
+        // SAFETY: by the caller's promise there is a header at the start of the buffer's region.
         let n_bytes = unsafe { (*header).n_bytes };
         if n_bytes < wanted {
             return false;
@@ -214,10 +220,10 @@ impl State {
     }
 }
 
-/// Bytes of a region for a buffer: whole huge pages, and at most an eighth more than needed, so that buffers of
-/// about one size share regions. `None` for a size that no machine has.
-fn region_bytes(size: usize) -> Option<usize> {
-    let needed = size.checked_add(HEADER_BYTES)?;
+/// Bytes of a region for a buffer with so many bytes before it: whole huge pages, and of large ones at most an
+/// eighth more than needed, so that buffers of about one size share regions. `None` for a size that no machine has.
+fn region_bytes(before: usize, size: usize) -> Option<usize> {
+    let needed = size.checked_add(before)?;
     let step = (needed / 8).checked_next_power_of_two()?.max(HUGE_PAGE);
     // Half a step is at most an eighth, for a step is less than a quarter.
     let step = if step > HUGE_PAGE { step / 2 } else { step };
@@ -250,10 +256,7 @@ fn map(n_bytes: usize) -> Option<*mut Header> {
     }
 }
 
-fn buffer_of(header: *mut Header) -> *mut u8 {
-    header.cast::<u8>().wrapping_add(HEADER_BYTES)
-}
-
+/// A buffer starts in the first huge page of its region.
 fn header_of(buffer: *mut u8) -> *mut Header {
-    buffer.wrapping_sub(HEADER_BYTES).cast()
+    buffer.map_addr(|address| address & !(HUGE_PAGE - 1)).cast()
 }

@@ -1,11 +1,12 @@
 //! Our numbers: from benches, and from programs that are timed from outside.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value as Json;
 
 use super::python::{Peers, Set};
@@ -26,7 +27,7 @@ const MEMORY_STEPS: &str = "20";
 pub(super) enum Ours {
     /// The bench `stage/variant/SET`.
     Bench { set: Set, stage: &'static str, variant: &'static str, threads: u32, value: Value },
-    /// Seconds from the start of a process to its end, which opens a set and makes one step, on two threads.
+    /// Seconds from the start of a process, which opens a set and makes one step on two threads, to that step's end.
     FirstStep { set: Set },
     /// Peak anonymous bytes of a process that makes some steps, on two threads.
     Memory { set: Set },
@@ -86,17 +87,9 @@ pub(super) fn measure(ours: &Ours, peers: &Peers, machine: &Machine) -> Result<C
             };
             Ok(Cell { value, ceiling_fraction: bench.ceiling_fraction })
         }
-        Ours::FirstStep { set } => {
-            let mut command = first_step(set, peers, "1")?;
-            let started = Instant::now();
-            workspace::stdout_of(&mut command)?;
-            Ok(of(started.elapsed().as_secs_f64()))
-        }
+        Ours::FirstStep { set } => Ok(of(seconds_to_first_line(&mut first_step(set, peers, "1")?)?)),
         Ours::Memory { set } => {
-            let said: Json =
-                serde_json::from_str(&workspace::stdout_of(&mut first_step(set, peers, MEMORY_STEPS)?)?)?;
-            let bytes = said["peak_rss_anon_bytes"].as_f64();
-            Ok(of(bytes.context("first_step printed no peak_rss_anon_bytes")?))
+            Ok(of(peak_anonymous_bytes(&mut first_step(set, peers, MEMORY_STEPS)?)? as f64))
         }
         Ours::Accuracy { set } => Ok(of(accuracy(set, peers)?)),
     }
@@ -107,6 +100,43 @@ fn first_step(set: Set, peers: &Peers, n_steps: &str) -> Result<Command> {
     command.arg(peers.bench_data(set)).arg(n_steps).env("RAYON_NUM_THREADS", "2");
     command.env("KILN_BENCH_FANOUTS", format!("{}=15,10,5", Set::Products.name()));
     Ok(command)
+}
+
+/// Seconds from the start of a program to the line that it prints after its step.
+fn seconds_to_first_line(command: &mut Command) -> Result<f64> {
+    let started = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).spawn().context("first_step cannot be started")?;
+    let mut line = String::new();
+    let output = child.stdout.take().context("first_step has no output")?;
+    BufReader::new(output).read_line(&mut line).context("first_step cannot be read")?;
+    let seconds = started.elapsed().as_secs_f64();
+    let exit = child.wait().context("first_step cannot be waited for")?;
+    ensure!(exit.success() && !line.is_empty(), "first_step ended with {exit}");
+    Ok(seconds)
+}
+
+/// The most anonymous bytes of a program while it runs, looked at every millisecond: the system keeps no such mark.
+fn peak_anonymous_bytes(command: &mut Command) -> Result<u64> {
+    let mut child = command.stdout(Stdio::null()).spawn().context("first_step cannot be started")?;
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kib = 0;
+    let exit = loop {
+        // Gone for a moment before its end is told.
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        peak_kib = anonymous_kib(&text).unwrap_or(0).max(peak_kib);
+        if let Some(exit) = child.try_wait().context("first_step cannot be waited for")? {
+            break exit;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    ensure!(exit.success(), "first_step ended with {exit}");
+    ensure!(0 < peak_kib, "the system does not say how much memory a process has");
+    Ok(peak_kib * 1024)
+}
+
+fn anonymous_kib(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// The example with DGL's settings; its validation is sampled, too.
@@ -139,6 +169,13 @@ fn program(name: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn anonymous_memory_is_read_of_a_process_status() {
+        let status = "Name:\tx\nVmRSS:\t   50000 kB\nRssAnon:\t   12345 kB\nRssFile:\t  7 kB\n";
+        assert_eq!(anonymous_kib(status), Some(12345));
+        assert_eq!(anonymous_kib("Name:\tx\n"), None);
+    }
 
     #[test]
     fn the_accuracy_is_the_last_epochs() {

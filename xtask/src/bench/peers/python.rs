@@ -107,8 +107,12 @@ impl Peers {
             let config = synthetic::FakeConfig { avg_num_nodes: 100_000, ..Default::default() };
             format::write(&synthetic::fake(config)?, &folder)?;
         } else {
+            // Made under another name: a set that was not made to its end is not taken for one.
+            let unfinished = data.join("unfinished");
             let script = self.scripts.join("generate.py");
-            workspace::run(Command::new(&self.python).arg(script).arg(data).arg(set.generated()))?;
+            workspace::run(Command::new(&self.python).arg(script).arg(&unfinished).arg(set.generated()))?;
+            let made = unfinished.join(set.name());
+            fs::rename(&made, &folder).with_context(|| format!("{} cannot be renamed", made.display()))?;
         }
         Ok(folder)
     }

@@ -12,7 +12,7 @@ pub(super) fn markdown(outcomes: &[Outcome], about: &About) -> String {
     let held = if *in_memory { "copied into memory" } else { "mapped" };
     let mut text = format!(
         "# kiln beside DGL\n\n{host}; {date}; commit {commit}; the median of {rounds} round{s}, in each of which ours \
-         and DGL 2.1.0 are\nmeasured in turn, by `cargo xtask bench --peers`. kiln's data is {held}.\nHow: [README.md](README.md).\n\n\
+         and DGL 2.1.0 are\nmeasured in turn, by `cargo xtask bench --peers`. In kiln's benches of arxiv-like and\nproducts-like the data is {held}; accuracy, first step and memory are of mapped data.\nHow: [README.md](README.md).\n\n\
          | what | kiln | DGL | ratio | to reach | met | of the ceiling |\n|---|---|---|---|---|---|---|\n"
     );
     for outcome in outcomes {
