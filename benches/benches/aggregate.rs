@@ -86,6 +86,6 @@ fn backward_work(block: &Block) -> Work {
 fn work(block: &Block, n_in: usize, n_out: usize) -> Work {
     let (n_edges, row_bytes) = (block.n_edges() as u64, 4 * DIM as u64);
     Work::new(n_edges, "edges", n_threads())
-        .rows(n_edges * row_bytes, Access::ReadRows(row_bytes), n_in as u64 * row_bytes)
+        .rows(n_edges * row_bytes, Access::Read(row_bytes), n_in as u64 * row_bytes)
         .streamed(n_edges * 4 + n_out as u64 * (row_bytes + 8))
 }

@@ -17,7 +17,7 @@ fn main() -> Result {
         let row_bytes = (features.dim() * features.row_type().bytes()) as u64;
         let work = Work::new(n_rows as u64, "rows", 1).rows(
             2 * n_rows as u64 * row_bytes,
-            Access::GatherRows(row_bytes),
+            Access::Gather(row_bytes),
             features.n_rows() as u64 * row_bytes,
         );
         let variant = format!("dense-{}x{}", features.row_type(), features.dim());

@@ -33,18 +33,18 @@ pub struct Work {
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// There are none.
-    NoRows,
+    Nothing,
     /// Rows of so many bytes, read and then written one after the other; both count.
-    GatherRows(u64),
+    Gather(u64),
     /// Rows of so many bytes, read and added up.
-    ReadRows(u64),
+    Read(u64),
 }
 
 impl Work {
     /// So many things on so many threads, and no ceiling.
     pub fn new(elements: u64, unit: &'static str, threads: usize) -> Self {
         let (streamed, row_traffic, lines, among, flop) = (0, 0, 0, 0, 0);
-        Self { elements, unit, threads, streamed, row_traffic, access: Access::NoRows, lines, among, flop }
+        Self { elements, unit, threads, streamed, row_traffic, access: Access::Nothing, lines, among, flop }
     }
 
     /// The same, which streams so many bytes.

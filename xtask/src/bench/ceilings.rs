@@ -73,9 +73,9 @@ impl Machine {
         let of = self.ceilings.iter().find(|of| of.threads == work.threads)?;
         let places = of.random.iter().min_by_key(|places| places.distance(work.among))?;
         let row_rate = match work.access {
-            Access::NoRows => f64::INFINITY,
-            Access::GatherRows(row_bytes) => nearest(&places.gather_rows, row_bytes)?,
-            Access::ReadRows(row_bytes) => nearest(&places.read_rows, row_bytes)?,
+            Access::Nothing => f64::INFINITY,
+            Access::Gather(row_bytes) => nearest(&places.gather_rows, row_bytes)?,
+            Access::Read(row_bytes) => nearest(&places.read_rows, row_bytes)?,
         };
         let parts = [
             work.streamed as f64 / of.stream_read.max(of.stream_copy),
@@ -141,7 +141,7 @@ pub(super) mod tests {
     /// One iteration that does nothing among 2 GB.
     fn work() -> Work {
         let text = r#"{"elements": 1, "unit": "edges", "threads": 1, "streamed": 0, "row_traffic": 0,
-            "access": "no_rows", "lines": 0, "among": 2000000000, "flop": 0}"#;
+            "access": "nothing", "lines": 0, "among": 2000000000, "flop": 0}"#;
         serde_json::from_str(text).unwrap()
     }
 
@@ -160,9 +160,9 @@ pub(super) mod tests {
     fn rows_have_the_ceiling_of_the_nearest_width() {
         let machine = machine();
         let bound = |access| machine.bound_seconds(&Work { row_traffic: 40_000_000_000, access, ..work() });
-        assert_eq!(bound(Access::GatherRows(256)), Some(10.0));
-        assert_eq!(bound(Access::GatherRows(500)), Some(8.0));
-        assert_eq!(bound(Access::ReadRows(64)), Some(5.0));
+        assert_eq!(bound(Access::Gather(256)), Some(10.0));
+        assert_eq!(bound(Access::Gather(500)), Some(8.0));
+        assert_eq!(bound(Access::Read(64)), Some(5.0));
     }
 
     #[test]

@@ -46,9 +46,9 @@ pub(super) struct Work {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Access {
-    NoRows,
-    GatherRows(u64),
-    ReadRows(u64),
+    Nothing,
+    Gather(u64),
+    Read(u64),
 }
 
 /// A line of `work.jsonl`.
@@ -168,7 +168,7 @@ pub(super) mod tests {
 
     fn work() -> Work {
         let text = r#"{"elements": 1000, "unit": "edges", "threads": 1, "streamed": 8000000,
-                       "row_traffic": 0, "access": "no_rows", "lines": 100000, "among": 1000, "flop": 0}"#;
+                       "row_traffic": 0, "access": "nothing", "lines": 100000, "among": 1000, "flop": 0}"#;
         serde_json::from_str(text).unwrap()
     }
 
@@ -199,11 +199,11 @@ pub(super) mod tests {
         let error = read_folder(folder.path(), &machine()).unwrap_err().to_string();
         assert!(error.contains("sample/a/b does not say what it does"), "{error}");
         let line = r#"{"bench": "sample/a/b", "elements": 3, "unit": "rows", "threads": 1, "streamed": 0,
-                       "row_traffic": 1, "access": {"gather_rows": 400}, "lines": 0, "among": 5, "flop": 0}"#;
+                       "row_traffic": 1, "access": {"gather": 400}, "lines": 0, "among": 5, "flop": 0}"#;
         fs::write(folder.path().join("work.jsonl"), line.replace('\n', " ")).unwrap();
         let found = read_folder(folder.path(), &machine()).unwrap();
         assert_eq!((found.len(), found[0].name.as_str(), found[0].median_ns), (1, "sample/a/b", 2e6));
-        assert_eq!(found[0].work.as_ref().unwrap().access, Access::GatherRows(400));
+        assert_eq!(found[0].work.as_ref().unwrap().access, Access::Gather(400));
     }
 
     #[test]
