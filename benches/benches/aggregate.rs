@@ -40,8 +40,7 @@ fn main() -> Result {
         }
         let transposing = backward_work(host);
         // Building the list by source is about three passes over 8 bytes an edge.
-        let transposing =
-            transposing.bytes(transposing.bytes + 24 * host.n_edges() as u64, transposing.access);
+        let transposing = transposing.streamed(transposing.streamed + 24 * host.n_edges() as u64);
         stage.bench("mean-backward-transpose", name, transposing, |bencher| {
             bencher.iter_custom(|n| {
                 let fresh = |_| {
@@ -74,18 +73,19 @@ fn backward(block: &DeviceBlock, op: Op, x: &Tensor<2>) -> Duration {
     elapsed
 }
 
-/// A row of 4 bytes a column and its source's number for each edge; a row and its offset for each result.
+/// Of each edge the row of its source, at a random place; its number, and each result with its offset, in order.
 fn forward_work(block: &Block) -> Work {
-    work(block, block.n_dst())
+    work(block, block.n_src(), block.n_dst())
 }
 
 /// The same over the edges by source.
 fn backward_work(block: &Block) -> Work {
-    work(block, block.n_src())
+    work(block, block.n_dst(), block.n_src())
 }
 
-fn work(block: &Block, n_out: usize) -> Work {
-    let row_bytes = 4 * DIM as u64;
-    let bytes = block.n_edges() as u64 * (row_bytes + 4) + n_out as u64 * (row_bytes + 8);
-    Work::new(block.n_edges() as u64, "edges", n_threads()).bytes(bytes, Access::ReadRows(row_bytes))
+fn work(block: &Block, n_in: usize, n_out: usize) -> Work {
+    let (n_edges, row_bytes) = (block.n_edges() as u64, 4 * DIM as u64);
+    Work::new(n_edges, "edges", n_threads())
+        .rows(n_edges * row_bytes, Access::Read(row_bytes), n_in as u64 * row_bytes)
+        .streamed(n_edges * 4 + n_out as u64 * (row_bytes + 8))
 }

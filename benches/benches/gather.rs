@@ -15,8 +15,11 @@ fn main() -> Result {
         let features = &input.dataset.features;
         let n_rows = batches.iter().map(|nodes| nodes.len()).sum::<usize>() / batches.len();
         let row_bytes = (features.dim() * features.row_type().bytes()) as u64;
-        let work = Work::new(n_rows as u64, "rows", 1)
-            .bytes(2 * n_rows as u64 * row_bytes, Access::GatherRows(row_bytes));
+        let work = Work::new(n_rows as u64, "rows", 1).rows(
+            2 * n_rows as u64 * row_bytes,
+            Access::Gather(row_bytes),
+            features.n_rows() as u64 * row_bytes,
+        );
         let variant = format!("dense-{}x{}", features.row_type(), features.dim());
         let (mut rows, mut next) = (RowBuf::empty(features.row_type()), 0);
         stage.bench(&variant, &input.name, work, |bencher| {

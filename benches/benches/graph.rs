@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use kiln_benches::{Access, Input, Result, Stage, Work, inputs, n_threads};
+use kiln_benches::{Input, Result, Stage, Work, inputs, n_threads};
 use kiln_data::format;
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId};
 
@@ -18,7 +18,7 @@ fn main() -> Result {
         let (n_nodes, n_edges) = (graph.n_nodes() as u64, graph.n_edges());
         // At least, each edge is read once and each source written once.
         let bytes = 12 * n_edges + 8 * n_nodes;
-        let work = Work::new(n_edges, "edges", n_threads()).bytes(bytes, Access::Stream);
+        let work = Work::new(n_edges, "edges", n_threads()).streamed(bytes);
         let (srcs, dsts) = scattered_edges(graph);
         let plain = CscBuilder::new(graph.n_nodes());
         let is_large = MANY_EDGES < n_edges;

@@ -25,7 +25,8 @@ fn main() -> Result {
         bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), work)?;
         bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, work)?;
         // Whole neighbourhoods are read in order.
-        let without_ceiling = |sampled: &[Sampled], threads| work(sampled, threads).lines(0);
+        let without_ceiling =
+            |input: &Input, sampled: &[Sampled], threads| work(input, sampled, threads).lines(0, 0);
         bench(&mut stage, "full-1", &input, &FullNeighbors::new(Arc::clone(graph), 1), without_ceiling)?;
         bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
     }
@@ -38,7 +39,7 @@ fn bench(
     variant: &str,
     input: &Input,
     sampler: &impl BlockSampler,
-    work: impl Fn(&[Sampled], usize) -> Work,
+    work: impl Fn(&Input, &[Sampled], usize) -> Work,
 ) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |batch: &SeedBatch| {
@@ -46,7 +47,7 @@ fn bench(
         sampled.expect("the seeds should be nodes of the graph")
     };
     let sampled: Vec<Sampled> = batches.iter().map(&mut sample).collect();
-    let work = work(&sampled, 1);
+    let work = work(input, &sampled, 1);
     drop(sampled);
     let mut next = 0;
     stage.bench(variant, &input.name, work, |bencher| {
@@ -60,7 +61,7 @@ fn bench(
 fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
     let config = LoaderConfig { workers: n_threads(), ..LoaderConfig::default() };
     let loader = Loader::new(input.items(BATCH_SIZE)?, SampleOnly(input.sampler()), config)?;
-    let work = work(&input.sampled(N_BATCHES)?, n_threads());
+    let work = work(input, &input.sampled(N_BATCHES)?, n_threads());
     let mut batches = Endless::new(loader);
     let mut take = || batches.next().map(|batch| batch.expect("the seeds should be nodes of the graph"));
     stage.bench(variant, &input.name, work, |bencher| {
@@ -76,13 +77,14 @@ fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
 
 /// The mean of these batches. Of an edge, the line of `indices` that its source is read from; of a new node, that of
 /// the table that numbers it; of a destination, those of `indptr` and of where its edges begin.
-fn work(sampled: &[Sampled], threads: usize) -> Work {
+fn work(input: &Input, sampled: &[Sampled], threads: usize) -> Work {
     let lines_of = |block: &Block| block.n_edges() + (block.n_src() - block.n_dst()) + 2 * block.n_dst();
     let mean_of = |count: fn(&Block) -> usize| {
         let all: usize = sampled.iter().flat_map(|batch| &batch.blocks).map(count).sum();
         (all / sampled.len()) as u64
     };
-    Work::new(mean_of(Block::n_edges), "edges", threads).lines(mean_of(lines_of))
+    let indices_bytes = 4 * input.dataset.graph.n_edges();
+    Work::new(mean_of(Block::n_edges), "edges", threads).lines(mean_of(lines_of), indices_bytes)
 }
 
 /// Sampling alone, in a loader.

@@ -18,6 +18,10 @@ const ROW_WIDTHS: [usize; 2] = [100, 128];
 /// Bytes of the largest array.
 const MAX_ARRAY_BYTES: usize = 2 << 30;
 
+/// Bytes of the smaller arrays that random places are in: what a core's neighbours share of their last cache at most,
+/// and what is larger than most last caches, but not than all.
+const SMALLER_ARRAYS: [usize; 2] = [32 << 20, 512 << 20];
+
 /// Rates of one number of threads, all together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ceilings {
@@ -27,16 +31,25 @@ pub struct Ceilings {
     pub stream_read: f64,
     /// Bytes a second that are read and written one after the other, both counted.
     pub stream_copy: f64,
-    /// Cache lines a second that are read at random places, 32 in flight.
-    pub random_lines: f64,
-    /// The same in pages of 4 KiB.
+    /// Cache lines a second that are read at random places of the largest array in pages of 4 KiB.
     pub random_lines_small_pages: f64,
-    /// Rows at random places, read and written one after the other, both counted.
-    pub gather_rows: Vec<RowRate>,
-    /// Rows at random places, read and added up.
-    pub read_rows: Vec<RowRate>,
+    /// Random places of arrays in huge pages, by the array's size, ascending.
+    pub random: Vec<RandomPlaces>,
     /// Floating-point operations a second of fused multiplications and additions, each being two.
     pub fma: f64,
+}
+
+/// Rates of random places of an array.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RandomPlaces {
+    /// Bytes of the array.
+    pub array_bytes: usize,
+    /// Cache lines a second.
+    pub lines: f64,
+    /// Rows, read and written one after the other, both counted.
+    pub gather_rows: Vec<RowRate>,
+    /// Rows, read and added up.
+    pub read_rows: Vec<RowRate>,
 }
 
 /// The rate of rows of one width.
@@ -49,7 +62,7 @@ pub struct RowRate {
 }
 
 impl Ceilings {
-    /// Measures them on each of these numbers of threads, in arrays of so many bytes.
+    /// Measures them on each of these numbers of threads, in arrays of at most so many bytes.
     pub fn measure(threads: &[usize], array_bytes: usize) -> Vec<Self> {
         let mut small_pages = arrays::random_lines_small_pages(threads, array_bytes).into_iter();
         let arrays = Arrays::new(array_bytes);
@@ -57,13 +70,27 @@ impl Ceilings {
             threads: n_threads,
             stream_read: arrays.stream_read(n_threads),
             stream_copy: arrays.stream_copy(n_threads),
-            random_lines: arrays.random_lines(n_threads),
             random_lines_small_pages: small_pages.next().unwrap_or(0.0),
-            gather_rows: ROW_WIDTHS.map(|dim| arrays.gather_rows(n_threads, dim)).to_vec(),
-            read_rows: ROW_WIDTHS.map(|dim| arrays.read_rows(n_threads, dim)).to_vec(),
+            random: RandomPlaces::measure(&arrays, n_threads, array_bytes),
             fma: compute::fma(n_threads),
         };
         threads.iter().map(on).collect()
+    }
+}
+
+impl RandomPlaces {
+    fn measure(arrays: &Arrays, n_threads: usize, array_bytes: usize) -> Vec<Self> {
+        let smaller = SMALLER_ARRAYS.into_iter().filter(|&bytes| bytes < array_bytes);
+        let of_size = |array_bytes| {
+            let part = arrays.first(array_bytes);
+            Self {
+                array_bytes,
+                lines: part.random_lines(n_threads),
+                gather_rows: ROW_WIDTHS.map(|dim| part.gather_rows(n_threads, dim)).to_vec(),
+                read_rows: ROW_WIDTHS.map(|dim| part.read_rows(n_threads, dim)).to_vec(),
+            }
+        };
+        smaller.chain([array_bytes]).map(of_size).collect()
     }
 }
 
@@ -85,10 +112,12 @@ mod tests {
         let found = Ceilings::measure(&[1, 2], 1 << 20);
         assert_eq!(found.iter().map(|of| of.threads).collect::<Vec<_>>(), [1, 2]);
         for of in found {
-            let rates =
-                [of.stream_read, of.stream_copy, of.random_lines, of.random_lines_small_pages, of.fma];
-            let rows = of.gather_rows.iter().chain(&of.read_rows).map(|rate| rate.bytes_per_second);
-            let rates: Vec<f64> = rates.into_iter().chain(rows).collect();
+            let whole = [of.stream_read, of.stream_copy, of.random_lines_small_pages, of.fma];
+            assert_eq!(of.random.iter().map(|places| places.array_bytes).collect::<Vec<_>>(), [1 << 20]);
+            let places = &of.random[0];
+            let rows = places.gather_rows.iter().chain(&places.read_rows).map(|rate| rate.bytes_per_second);
+            let rates: Vec<f64> = whole.into_iter().chain([places.lines]).chain(rows).collect();
+            assert_eq!(rates.len(), 9);
             assert!(rates.iter().all(|rate| rate.is_finite() && 0.0 < *rate), "{rates:?}");
         }
     }

@@ -1,6 +1,6 @@
 use std::hint::black_box;
 
-use kiln_mem::{prefetch, prefetch_range};
+use kiln_mem::{copy_rows, prefetch, prefetch_far, prefetch_range, prefetch_range_far};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::RowRate;
@@ -9,11 +9,14 @@ use super::timing::best_rate;
 /// Numbers of a cache line.
 const LINE: usize = 16;
 
-/// Lines that are asked for ahead of their use.
+/// Lines that are asked for ahead of their use: into the first level of caches, and into the second, which waits for
+/// more at once. Which is faster depends on where the array is; the ceiling is the better.
 const LINES_AHEAD: usize = 32;
+const LINES_FAR_AHEAD: usize = 64;
 
-/// Rows that are asked for ahead of their use: 8 of 512 bytes are 64 lines, more than a core fetches at once.
+/// The same for rows.
 const ROWS_AHEAD: usize = 8;
+const ROWS_FAR_AHEAD: usize = 48;
 
 /// Lines that a thread reads in a pass: some 30 ms.
 const N_LINES: usize = 1 << 22;
@@ -27,6 +30,18 @@ const PIECE: usize = 1 << 17;
 /// The array that is read: in huge pages, from the start of a line.
 pub(super) struct Arrays {
     values: Vec<f32>,
+}
+
+/// The first part of it, which random places are in.
+pub(super) struct Part<'a> {
+    values: &'a [f32],
+}
+
+/// Which cache rows are asked for into.
+#[derive(Clone, Copy)]
+enum Ask {
+    Near,
+    Far,
 }
 
 /// The place of the `i`-th random draw among `n`.
@@ -99,15 +114,27 @@ impl Arrays {
         })
     }
 
+    /// The first so many bytes.
+    pub(super) fn first(&self, array_bytes: usize) -> Part<'_> {
+        Part { values: &self.values[..array_bytes / size_of::<f32>()] }
+    }
+}
+
+impl Part<'_> {
     /// Lines a second, at random places.
     pub(super) fn random_lines(&self, n_threads: usize) -> f64 {
+        let near = self.lines_asked(n_threads, LINES_AHEAD, prefetch);
+        near.max(self.lines_asked(n_threads, LINES_FAR_AHEAD, prefetch_far))
+    }
+
+    fn lines_asked(&self, n_threads: usize, ahead: usize, ask: impl Fn(&[f32], usize) + Copy + Sync) -> f64 {
         let n_lines = self.values.len() / LINE;
         best_rate(n_threads, n_threads * N_LINES, |thread| {
             let first = thread * N_LINES;
             move || {
                 let mut sum = 0.0;
                 for i in first..first + N_LINES {
-                    prefetch(&self.values, place(i + LINES_AHEAD, n_lines) * LINE);
+                    ask(self.values, place(i + ahead, n_lines) * LINE);
                     sum += self.values[place(i, n_lines) * LINE];
                 }
                 black_box(sum);
@@ -115,43 +142,55 @@ impl Arrays {
         })
     }
 
-    /// Bytes a second of rows at random places, copied to rows in order.
+    /// Bytes a second of rows at random places, copied to rows in order: by a plain loop, or past the caches as
+    /// feature sources copy them, whichever is faster.
     pub(super) fn gather_rows(&self, n_threads: usize, dim: usize) -> RowRate {
-        let row_bytes = dim * size_of::<f32>();
-        let n_rows = N_ROWS.min(self.values.len() / dim);
-        let bytes_per_second = best_rate(n_threads, 2 * n_threads * n_rows * row_bytes, |thread| {
-            let mut gathered: Vec<f32> = Vec::with_capacity(n_rows * dim);
+        let (row_bytes, n_places) = (dim * size_of::<f32>(), self.values.len() / dim);
+        let plain = best_rate(n_threads, 2 * n_threads * N_ROWS * row_bytes, |thread| {
+            let mut gathered: Vec<f32> = Vec::with_capacity(N_ROWS * dim);
             move || {
                 gathered.clear();
-                self.for_each_row(thread, dim, n_rows, |row| gathered.extend_from_slice(row));
+                self.for_each_row(thread, dim, Ask::Far, |row| gathered.extend_from_slice(row));
                 black_box(&gathered);
             }
         });
-        RowRate { row_bytes, bytes_per_second }
+        let streamed = best_rate(n_threads, 2 * n_threads * N_ROWS * row_bytes, |thread| {
+            let first = thread * N_ROWS;
+            let ids: Vec<u32> = (first..first + N_ROWS).map(|i| place(i, n_places) as u32).collect();
+            let mut gathered = Vec::new();
+            move || {
+                copy_rows(self.values, dim, &ids, &mut gathered);
+                black_box(&gathered);
+            }
+        });
+        RowRate { row_bytes, bytes_per_second: plain.max(streamed) }
     }
 
     /// Bytes a second of rows at random places, added up.
     pub(super) fn read_rows(&self, n_threads: usize, dim: usize) -> RowRate {
         let row_bytes = dim * size_of::<f32>();
-        let n_rows = N_ROWS.min(self.values.len() / dim);
-        let bytes_per_second = best_rate(n_threads, n_threads * n_rows * row_bytes, |thread| {
-            let mut total = vec![0.0_f32; dim];
-            move || {
-                let pass = RowSum { arrays: self, thread, n_rows, total: &mut total };
-                Arch::new().dispatch(pass);
-                black_box(&total);
-            }
-        });
-        RowRate { row_bytes, bytes_per_second }
+        let asked = |ask: Ask| {
+            best_rate(n_threads, n_threads * N_ROWS * row_bytes, |thread| {
+                let mut total = vec![0.0_f32; dim];
+                move || {
+                    Arch::new().dispatch(RowSum { part: self, thread, ask, total: &mut total });
+                    black_box(&total);
+                }
+            })
+        };
+        RowRate { row_bytes, bytes_per_second: asked(Ask::Near).max(asked(Ask::Far)) }
     }
 
     /// Calls `each` with random rows, others for each thread, asking for rows ahead of their use.
     #[inline(always)]
-    fn for_each_row(&self, thread: usize, dim: usize, n_rows: usize, mut each: impl FnMut(&[f32])) {
+    fn for_each_row(&self, thread: usize, dim: usize, ask: Ask, mut each: impl FnMut(&[f32])) {
         let n_places = self.values.len() / dim;
-        let first = thread * n_rows;
-        for i in first..first + n_rows {
-            prefetch_range(&self.values, place(i + ROWS_AHEAD, n_places) * dim, dim);
+        let first = thread * N_ROWS;
+        for i in first..first + N_ROWS {
+            match ask {
+                Ask::Near => prefetch_range(self.values, place(i + ROWS_AHEAD, n_places) * dim, dim),
+                Ask::Far => prefetch_range_far(self.values, place(i + ROWS_FAR_AHEAD, n_places) * dim, dim),
+            }
             each(&self.values[place(i, n_places) * dim..][..dim]);
         }
     }
@@ -178,9 +217,9 @@ impl WithSimd for Sum<'_> {
 
 /// One thread's random rows, added to one row.
 struct RowSum<'a> {
-    arrays: &'a Arrays,
+    part: &'a Part<'a>,
     thread: usize,
-    n_rows: usize,
+    ask: Ask,
     total: &'a mut [f32],
 }
 
@@ -189,8 +228,8 @@ impl WithSimd for RowSum<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { arrays, thread, n_rows, total } = self;
-        arrays.for_each_row(thread, total.len(), n_rows, |row| {
+        let Self { part, thread, ask, total } = self;
+        part.for_each_row(thread, total.len(), ask, |row| {
             for (total, value) in total.iter_mut().zip(row) {
                 *total += value;
             }

@@ -3,7 +3,7 @@ use std::thread;
 use std::time::Instant;
 
 /// Passes of a measurement. The first one maps what is written.
-const PASSES: usize = 7;
+const PASSES: usize = 5;
 
 /// The most units a second over several passes that all threads make together. `start` makes what a thread runs in
 /// each pass; a pass handles so many units on all threads.

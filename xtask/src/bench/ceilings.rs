@@ -23,16 +23,23 @@ pub(super) struct Ceilings {
     pub(super) stream_read: f64,
     /// Bytes, read and written both counted.
     pub(super) stream_copy: f64,
-    /// Lines, in huge pages.
-    pub(super) random_lines: f64,
-    /// Lines, in pages of 4 KiB.
+    /// Lines of the largest array, in pages of 4 KiB.
     pub(super) random_lines_small_pages: f64,
-    /// Bytes of random rows, read and written both counted.
-    pub(super) gather_rows: Vec<RowRate>,
-    /// Bytes of random rows that are added up.
-    pub(super) read_rows: Vec<RowRate>,
+    /// In huge pages, by the array's size.
+    pub(super) random: Vec<RandomPlaces>,
     /// Floating-point operations.
     pub(super) fma: f64,
+}
+
+/// Rates of random places of an array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct RandomPlaces {
+    pub(super) array_bytes: u64,
+    pub(super) lines: f64,
+    /// Bytes of rows, read and written both counted.
+    pub(super) gather_rows: Vec<RowRate>,
+    /// Bytes of rows that are added up.
+    pub(super) read_rows: Vec<RowRate>,
 }
 
 /// The rate of rows of one width.
@@ -64,14 +71,27 @@ impl Machine {
     /// number of threads whose ceilings were not measured.
     pub(super) fn bound_seconds(&self, work: &Work) -> Option<f64> {
         let of = self.ceilings.iter().find(|of| of.threads == work.threads)?;
-        let bytes_rate = match work.access {
-            Access::Stream => of.stream_read.max(of.stream_copy),
-            Access::GatherRows(row_bytes) => nearest(&of.gather_rows, row_bytes)?,
-            Access::ReadRows(row_bytes) => nearest(&of.read_rows, row_bytes)?,
+        let places = of.random.iter().min_by_key(|places| places.distance(work.among))?;
+        let row_rate = match work.access {
+            Access::Nothing => f64::INFINITY,
+            Access::Gather(row_bytes) => nearest(&places.gather_rows, row_bytes)?,
+            Access::Read(row_bytes) => nearest(&places.read_rows, row_bytes)?,
         };
-        let parts =
-            [work.bytes as f64 / bytes_rate, work.lines as f64 / of.random_lines, work.flop as f64 / of.fma];
+        let parts = [
+            work.streamed as f64 / of.stream_read.max(of.stream_copy),
+            work.row_traffic as f64 / row_rate,
+            work.lines as f64 / places.lines,
+            work.flop as f64 / of.fma,
+        ];
         Some(parts.into_iter().fold(0.0, f64::max)).filter(|&seconds| 0.0 < seconds)
+    }
+}
+
+impl RandomPlaces {
+    /// How far an array is from one of so many bytes: the sizes' ratio, in percent. Sizes differ by factors.
+    fn distance(&self, bytes: u64) -> u64 {
+        let (small, large) = (self.array_bytes.min(bytes).max(1), self.array_bytes.max(bytes));
+        large.saturating_mul(100) / small
     }
 }
 
@@ -88,13 +108,17 @@ impl fmt::Display for Machine {
             let s = if of.threads == 1 { "" } else { "s" };
             write!(f, "ceilings of {} thread{s}: ", of.threads)?;
             write!(f, "read {:.1}, copy {:.1} GB/s; ", of.stream_read / 1e9, of.stream_copy / 1e9)?;
-            let (huge, small) = (of.random_lines / 1e6, of.random_lines_small_pages / 1e6);
-            write!(f, "random lines {huge:.0} M/s, {small:.0} in small pages; random rows")?;
-            for (gather, read) in of.gather_rows.iter().zip(&of.read_rows) {
-                let [copied, added] = [gather, read].map(|rate| rate.bytes_per_second / 1e9);
-                write!(f, " of {} B copied {copied:.1}, added up {added:.1} GB/s,", gather.row_bytes)?;
+            let small = of.random_lines_small_pages / 1e6;
+            write!(f, "FMA {:.0} GFLOP/s; random lines in small pages {small:.0} M/s", of.fma / 1e9)?;
+            for places in &of.random {
+                let (mib, lines) = (places.array_bytes >> 20, places.lines / 1e6);
+                write!(f, "; of {mib} MiB: random lines {lines:.0} M/s, random rows")?;
+                for (gather, read) in places.gather_rows.iter().zip(&places.read_rows) {
+                    let [copied, added] = [gather, read].map(|rate| rate.bytes_per_second / 1e9);
+                    write!(f, " of {} B copied {copied:.1}, added up {added:.1} GB/s", gather.row_bytes)?;
+                }
             }
-            writeln!(f, " FMA {:.0} GFLOP/s", of.fma / 1e9)?;
+            writeln!(f)?;
         }
         Ok(())
     }
@@ -104,29 +128,21 @@ impl fmt::Display for Machine {
 pub(super) mod tests {
     use super::*;
 
-    /// One thread of a made-up machine whose rates are easy to divide by.
+    /// One thread of a made-up machine whose rates are easy to divide by: arrays of 1 kB are in a cache.
     pub(in super::super) fn machine() -> Machine {
-        Machine::parse(
-            r#"{"threads": 1, "stream_read": 1e9, "stream_copy": 2e9, "random_lines": 1e8,
-                "random_lines_small_pages": 5e7, "gather_rows": [{"row_bytes": 400, "bytes_per_second": 4e9},
-                {"row_bytes": 512, "bytes_per_second": 5e9}], "read_rows": [{"row_bytes": 512,
-                "bytes_per_second": 8e9}], "fma": 1e11}"#
-                .replace('\n', " ")
-                .as_str(),
-        )
-        .unwrap()
+        let text = r#"{"threads": 1, "stream_read": 1e9, "stream_copy": 2e9, "random_lines_small_pages": 5e7, "random": [
+            {"array_bytes": 1000, "lines": 1e8, "gather_rows": [], "read_rows": [{"row_bytes": 512,
+            "bytes_per_second": 16e9}]}, {"array_bytes": 4194304000, "lines": 1e7, "gather_rows": [{"row_bytes": 400,
+            "bytes_per_second": 4e9}, {"row_bytes": 512, "bytes_per_second": 5e9}], "read_rows": [{"row_bytes": 512,
+            "bytes_per_second": 8e9}]}], "fma": 1e11}"#;
+        Machine::parse(&text.replace('\n', " ")).unwrap()
     }
 
+    /// One iteration that does nothing among 2 GB.
     fn work() -> Work {
-        Work {
-            elements: 1,
-            unit: "edges".into(),
-            threads: 1,
-            bytes: 0,
-            access: Access::Stream,
-            lines: 0,
-            flop: 0,
-        }
+        let text = r#"{"elements": 1, "unit": "edges", "threads": 1, "streamed": 0, "row_traffic": 0,
+            "access": "nothing", "lines": 0, "among": 2000000000, "flop": 0}"#;
+        serde_json::from_str(text).unwrap()
     }
 
     #[test]
@@ -134,28 +150,35 @@ pub(super) mod tests {
         let machine = machine();
         let bound = |work| machine.bound_seconds(&work);
         assert_eq!(bound(work()), None);
-        assert_eq!(bound(Work { lines: 100_000_000, ..work() }), Some(1.0));
-        assert_eq!(bound(Work { lines: 100_000_000, flop: 300_000_000_000, ..work() }), Some(3.0));
-        assert_eq!(bound(Work { bytes: 4_000_000_000, ..work() }), Some(2.0));
+        assert_eq!(bound(Work { lines: 10_000_000, ..work() }), Some(1.0));
+        assert_eq!(bound(Work { lines: 10_000_000, flop: 300_000_000_000, ..work() }), Some(3.0));
+        assert_eq!(bound(Work { streamed: 4_000_000_000, ..work() }), Some(2.0));
         assert_eq!(bound(Work { threads: 2, lines: 1, ..work() }), None);
     }
 
     #[test]
     fn rows_have_the_ceiling_of_the_nearest_width() {
         let machine = machine();
-        let bound = |access| machine.bound_seconds(&Work { bytes: 40_000_000_000, access, ..work() });
-        assert_eq!(bound(Access::GatherRows(256)), Some(10.0));
-        assert_eq!(bound(Access::GatherRows(500)), Some(8.0));
-        assert_eq!(bound(Access::ReadRows(64)), Some(5.0));
+        let bound = |access| machine.bound_seconds(&Work { row_traffic: 40_000_000_000, access, ..work() });
+        assert_eq!(bound(Access::Gather(256)), Some(10.0));
+        assert_eq!(bound(Access::Gather(500)), Some(8.0));
+        assert_eq!(bound(Access::Read(64)), Some(5.0));
+    }
+
+    #[test]
+    fn random_places_have_the_ceiling_of_the_nearest_size() {
+        let machine = machine();
+        let bound = |among| machine.bound_seconds(&Work { lines: 100_000_000, among, ..work() });
+        assert_eq!((bound(500), bound(1_000_000)), (Some(1.0), Some(1.0)));
+        assert_eq!((bound(10_000_000), bound(u64::MAX)), (Some(10.0), Some(10.0)));
     }
 
     #[test]
     fn ceilings_are_said_in_a_line() {
         let said = machine().to_string();
-        assert!(
-            said.starts_with("ceilings of 1 thread: read 1.0, copy 2.0 GB/s; random lines 100 M/s"),
-            "{said}"
-        );
-        assert!(said.ends_with("FMA 100 GFLOP/s\n"), "{said}");
+        let start = "ceilings of 1 thread: read 1.0, copy 2.0 GB/s; FMA 100 GFLOP/s; random lines in small pages 50 M/s";
+        assert!(said.starts_with(start), "{said}");
+        let end = "; of 4000 MiB: random lines 10 M/s, random rows of 400 B copied 4.0, added up 8.0 GB/s\n";
+        assert!(said.ends_with(end), "{said}");
     }
 }

@@ -42,7 +42,9 @@ pub(super) fn of(bench: &Measurement) -> String {
     }
     let work = bench.work.iter();
     for work in work {
-        for (n, what) in [(work.bytes, "B/s"), (work.lines, "lines/s"), (work.flop, "FLOP/s")] {
+        for (n, what) in
+            [(work.streamed + work.row_traffic, "B/s"), (work.lines, "lines/s"), (work.flop, "FLOP/s")]
+        {
             if 0 < n {
                 let _ = write!(line, "  {}{what}", with_prefix(n as f64 / median_ns * 1e9));
             }

@@ -34,19 +34,21 @@ pub(super) struct Work {
     pub(super) elements: u64,
     pub(super) unit: String,
     pub(super) threads: usize,
-    pub(super) bytes: u64,
+    pub(super) streamed: u64,
+    pub(super) row_traffic: u64,
     pub(super) access: Access,
     pub(super) lines: u64,
+    pub(super) among: u64,
     pub(super) flop: u64,
 }
 
-/// How the bytes of a [`Work`] lie.
+/// What is done with the rows of a [`Work`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Access {
-    Stream,
-    GatherRows(u64),
-    ReadRows(u64),
+    Nothing,
+    Gather(u64),
+    Read(u64),
 }
 
 /// A line of `work.jsonl`.
@@ -165,8 +167,8 @@ pub(super) mod tests {
     }
 
     fn work() -> Work {
-        let text = r#"{"elements": 1000, "unit": "edges", "threads": 1, "bytes": 8000000, "access": "stream",
-                       "lines": 100000, "flop": 0}"#;
+        let text = r#"{"elements": 1000, "unit": "edges", "threads": 1, "streamed": 8000000,
+                       "row_traffic": 0, "access": "nothing", "lines": 100000, "among": 1000, "flop": 0}"#;
         serde_json::from_str(text).unwrap()
     }
 
@@ -182,7 +184,7 @@ pub(super) mod tests {
     fn the_fraction_is_of_the_scarcest_ceiling() {
         // 8 MB take 4 ms at 2 GB/s, which is more than the lines' 1 ms.
         assert_eq!(bench("a").ceiling_fraction, Some(2.0));
-        let without = Work { bytes: 0, lines: 0, ..work() };
+        let without = Work { streamed: 0, lines: 0, ..work() };
         let sample = SampleFile { iters: vec![1.0], times: vec![1e6] };
         assert_eq!(measurement("a".into(), without, &sample, &machine()).unwrap().ceiling_fraction, None);
     }
@@ -196,12 +198,12 @@ pub(super) mod tests {
         fs::write(new.join("sample.json"), r#"{"iters": [2], "times": [4e6]}"#).unwrap();
         let error = read_folder(folder.path(), &machine()).unwrap_err().to_string();
         assert!(error.contains("sample/a/b does not say what it does"), "{error}");
-        let line = r#"{"bench": "sample/a/b", "elements": 3, "unit": "rows", "threads": 1, "bytes": 1,
-                       "access": {"gather_rows": 400}, "lines": 0, "flop": 0}"#;
+        let line = r#"{"bench": "sample/a/b", "elements": 3, "unit": "rows", "threads": 1, "streamed": 0,
+                       "row_traffic": 1, "access": {"gather": 400}, "lines": 0, "among": 5, "flop": 0}"#;
         fs::write(folder.path().join("work.jsonl"), line.replace('\n', " ")).unwrap();
         let found = read_folder(folder.path(), &machine()).unwrap();
         assert_eq!((found.len(), found[0].name.as_str(), found[0].median_ns), (1, "sample/a/b", 2e6));
-        assert_eq!(found[0].work.as_ref().unwrap().access, Access::GatherRows(400));
+        assert_eq!(found[0].work.as_ref().unwrap().access, Access::Gather(400));
     }
 
     #[test]
