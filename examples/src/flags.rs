@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use burn::tensor::Device;
 use kiln_sample::Fanout;
 
 use crate::args::DataSource;
@@ -53,17 +52,6 @@ pub fn fanouts(text: &str) -> Result<Fanout, String> {
             .parse()
             .map(Fanout::UpTo)
             .map_err(|_| "expected one number a layer, or `all`, separated by commas".into()),
-    }
-}
-
-/// Reads a device's name.
-///
-/// # Errors
-/// A message that says which devices this build has.
-pub fn device(text: &str) -> Result<Device, String> {
-    match text {
-        "cpu" => Ok(Device::flex()),
-        _ => Err("this build has the device `cpu` only".into()),
     }
 }
 

@@ -58,8 +58,8 @@ pub struct RunArgs {
     /// Threads of each rank that sample and gather ahead, besides those that compute; 0 does so between the steps. If not given, 1 where a rank computes on several threads, or there is one rank.
     #[arg(long, value_parser = flags::workers)]
     workers: Option<usize>,
-    /// Device that computes; several ranks may share one.
-    #[arg(long, value_parser = flags::device, default_value = "cpu")]
+    /// Device that computes: `cpu`, or with the feature of that name `cuda`, `wgpu` (`cuda:1` is the second one) or `cube-cpu`. Several ranks may share one.
+    #[arg(long, value_parser = kiln_kernels::open_device, default_value = "cpu")]
     pub device: Device,
 }
 

@@ -196,7 +196,7 @@ fn every_bad_flag_is_refused_with_what_was_expected() {
         (["--hidden", "9223372036854775808"], "expected a whole number from 1 to 1000000"),
         (["--workers", "1000000"], "expected a whole number from 0 to 1024"),
         (["--threads-per-rank", "0"], "expected a whole number from 1 to 1024"),
-        (["--device", "tpu"], "this build has the device `cpu` only"),
+        (["--device", "tpu"], "`tpu` is no device: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N"),
         (["--out", "/dev/null/run"], "/dev/null/run"),
         (["--no-such-flag", "1"], "unexpected argument"),
     ];

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::workspace::{self, Metadata, SourceFile};
-use crate::{arrows, features, manifest, tidy};
+use crate::{arrows, features, llvm, manifest, test, tidy};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, clap::Args)]
@@ -18,9 +18,10 @@ pub(crate) struct Args {
 /// A step's name and what it runs.
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     ("fmt", || workspace::run(workspace::cargo()?.args(["fmt", "--all", "--check"]))),
     ("clippy", clippy),
+    ("clippy-devices", clippy_of_devices),
     ("docs", docs),
     ("arrows", || report(arrows::problems(&Metadata::load()?))),
     ("features", || report(features::problems()?)),
@@ -62,9 +63,20 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
+/// What users build who ask for no device but the processor, and what the tests are built with.
 fn clippy() -> Result<()> {
-    let args = "clippy --release --locked --workspace --all-targets -- -D warnings";
-    workspace::run(workspace::cargo()?.args(args.split(' ')))
+    lint(&[])
+}
+
+fn clippy_of_devices() -> Result<()> {
+    llvm::run()?;
+    lint(&["--features", test::FEATURES])
+}
+
+fn lint(features: &[&str]) -> Result<()> {
+    let mut clippy = workspace::cargo()?;
+    clippy.args("clippy --release --locked --workspace --all-targets".split(' ')).args(features);
+    workspace::run(clippy.args(["--", "-D", "warnings"]))
 }
 
 fn docs() -> Result<()> {

@@ -5,6 +5,7 @@
 //! cargo xtask check    formatting, lints, docs, and the workspace's own rules
 //! cargo xtask bench    one bench per stage, with rates; saves runs and compares with them
 //! cargo xtask data     makes, converts and verifies data sets
+//! cargo xtask llvm     provides the LLVM that builds for CubeCL's CPU and CUDA devices link
 //! ```
 
 mod arrows;
@@ -12,6 +13,7 @@ mod bench;
 mod check;
 mod data;
 mod features;
+mod llvm;
 mod manifest;
 mod test;
 mod tidy;
@@ -37,21 +39,24 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Runs every test that this machine can run and lists what it skipped, with the reason.
-    Test,
+    Test(test::Args),
     /// Runs what must pass before a change is offered: formatting, lints, docs, the workspace's rules.
     Check(check::Args),
     /// Runs the benches, one per stage, and prints times and rates.
     Bench(bench::Args),
     /// Makes, converts and verifies data sets.
     Data(data::Args),
+    /// Provides the LLVM that builds for CubeCL's CPU and CUDA devices link.
+    Llvm,
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
-        Task::Test => test::run(),
+        Task::Test(args) => test::run(args),
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
         Task::Data(args) => data::run(args),
+        Task::Llvm => llvm::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

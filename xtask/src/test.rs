@@ -11,12 +11,32 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace;
+use crate::{llvm, workspace};
+
+/// Options of `cargo xtask test`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Runs only the tests of kernels and layers, on this device: cuda, cuda:1, wgpu, cube-cpu
+    #[arg(long, value_name = "DEVICE", value_parser = device)]
+    device: Option<String>,
+}
+
+/// The tests that run on any device, by the name in the environment variable `KILN_DEVICE`.
+const DEVICE_TESTS: [&str; 14] = [
+    "devices", "ops", "own", "segments", "rows", "gradient", "dropout", "dense", "sage", "gcn", "gin",
+    "gin_init", "exchange", "parity",
+];
+
+/// The programs on a device, which are among all tests on CubeCL's CPU runtime.
+const PROGRAM_TESTS: &str = "programs_on_devices";
+
+/// What is built for all tests of a machine without a GPU: one set of features, so that the world is built once.
+pub(crate) const FEATURES: &str = "cube-cpu";
 
 const MARKER: &str = "kiln-skip: ";
 
@@ -54,30 +74,40 @@ impl fmt::Display for Skip {
     }
 }
 
-/// What no test of this build could run, on any machine.
+/// What none of these tests could run, on any machine.
 fn standing_skips() -> Vec<Skip> {
     vec![Skip {
         what: "kernels on a GPU".into(),
-        reason: "this build has no device backend yet, so there is nothing to run there".into(),
+        reason: "`cargo xtask test --device cuda` (or wgpu) runs them there".into(),
         kind: Kind::Gpu,
     }]
 }
 
 /// Runs the tests with their output shown as it comes, then the counts and what was skipped.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
-    let mut command = workspace::cargo()?;
-    command.args(["test", "--release", "--locked", "--workspace", "--no-fail-fast"]);
-    let mut child = command.stdout(Stdio::piped()).spawn().context("`cargo test` does not start")?;
-    let mut tally = Tally { skips: standing_skips(), ..Tally::default() };
-    let mut output = BufReader::new(child.stdout.take().expect("stdout should be piped, as asked for"));
-    let mut line = Vec::new();
-    while output.read_until(b'\n', &mut line)? != 0 {
-        std::io::stdout().write_all(&line)?;
-        tally.read(String::from_utf8_lossy(&line).trim_end());
-        line.clear();
+    let features = args.device.as_deref().map_or(FEATURES, feature);
+    if ["cuda", "cube-cpu"].contains(&features) {
+        llvm::run()?;
     }
-    let status = child.wait()?;
+    let (mut tally, commands) = match &args.device {
+        Some(device) => {
+            let mut tests = device_tests(features, device)?;
+            tests.args(["--test", PROGRAM_TESTS]);
+            (Tally::default(), vec![tests])
+        }
+        None => {
+            let mut all = cargo_test(FEATURES)?;
+            // Whoever set it meant the tests of devices.
+            all.env_remove("KILN_DEVICE");
+            let tally = Tally { skips: standing_skips(), ..Tally::default() };
+            (tally, vec![all, device_tests(FEATURES, "cube-cpu")?])
+        }
+    };
+    let mut succeeded = true;
+    for command in commands {
+        succeeded &= read_output(command, &mut tally)?;
+    }
 
     println!("\n{} passed, {} failed, in {} s", tally.n_passed, tally.n_failed, start.elapsed().as_secs());
     for test in &tally.failed {
@@ -88,10 +118,49 @@ pub(crate) fn run() -> Result<()> {
         println!("    {skip}");
     }
     let ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    match tally.verdict(status.success(), ci) {
+    match tally.verdict(succeeded, ci) {
         Some(complaint) => bail!(complaint),
         None => Ok(()),
     }
+}
+
+fn cargo_test(features: &str) -> Result<Command> {
+    let mut command = workspace::cargo()?;
+    command.args(["test", "--release", "--locked", "--workspace", "--no-fail-fast", "--features", features]);
+    Ok(command)
+}
+
+/// The tests of kernels and layers on a device.
+fn device_tests(features: &str, device: &str) -> Result<Command> {
+    let mut command = cargo_test(features)?;
+    command.args(DEVICE_TESTS.iter().flat_map(|test| ["--test", test])).env("KILN_DEVICE", device);
+    Ok(command)
+}
+
+/// Reads a device that a feature brings.
+fn device(name: &str) -> Result<String, String> {
+    match feature(name) {
+        "cuda" | "wgpu" | "cube-cpu" => Ok(name.to_owned()),
+        _ => Err("expected cuda, wgpu or cube-cpu; without --device, all tests run on the processor".into()),
+    }
+}
+
+/// The feature that brings a device: its name without the number.
+fn feature(device: &str) -> &str {
+    device.split(':').next().unwrap_or(device)
+}
+
+/// Runs a command, passes its output on and counts it; whether it succeeded.
+fn read_output(mut command: Command, tally: &mut Tally) -> Result<bool> {
+    let mut child = command.stdout(Stdio::piped()).spawn().context("`cargo test` does not start")?;
+    let mut output = BufReader::new(child.stdout.take().expect("stdout should be piped, as asked for"));
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line)? != 0 {
+        std::io::stdout().write_all(&line)?;
+        tally.read(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+    Ok(child.wait()?.success())
 }
 
 /// What the output of `cargo test` adds up to.

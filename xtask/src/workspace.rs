@@ -94,6 +94,12 @@ pub(crate) fn root() -> Result<PathBuf> {
 pub(crate) fn cargo() -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").as_deref().unwrap_or(OsStr::new("cargo")));
     command.current_dir(root()?);
+    // What `cargo run` says of this program's own package: a build script of another package that looks at such a name is
+    // run again, and all above it built again, where it is set in one command and not in the next.
+    let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(own)) {
+        command.env_remove(name);
+    }
     Ok(command)
 }
 

@@ -86,6 +86,11 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         ops.apply::<C>(inner(block), x)
     }
 
+    fn expand(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let ops = Linear::new(|block, x| B::expand(block, x), |block, grad| B::neighbor_sum(block, grad));
+        ops.apply::<C>(inner(block), x)
+    }
+
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
         // A mask is its own adjoint, and drawing it again is cheaper than keeping it.
         let ops = Linear::new(mask::<B>, mask::<B>);
@@ -138,7 +143,7 @@ fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) ->
     Adjacency {
         indptr: block.indptr,
         indices: block.indices,
-        transposed: block.transposed,
+        by_source: block.by_source,
         n_src: block.n_src,
         n_dst: block.n_dst,
         n_edges: block.n_edges,

@@ -1,10 +1,12 @@
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use burn::backend::tensor::IntTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType};
 use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
 use bytemuck::cast_vec;
-use kiln_graph::{Block, BlockParts, LocalId, Transposed};
+use kiln_graph::{Block, BlockParts};
+
+use crate::by_source::BySource;
 
 /// A [`Block`] on a device. Its transposed block, which gradients flow back over, is the one that the block
 /// carried, or is made when a gradient first asks for it: once for all clones.
@@ -23,7 +25,7 @@ pub struct DeviceBlock {
     n_edges: usize,
     indptr: Tensor<1, Int>,
     indices: Tensor<1, Int>,
-    transposed: Arc<OnceLock<Transposed>>,
+    by_source: Arc<BySource>,
     edge_ids: Tensor<1, Int>,
     weights: Option<Tensor<1>>,
     src_nodes: Tensor<1, Int>,
@@ -41,7 +43,7 @@ impl DeviceBlock {
         check_limit(n_src, "sources");
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
-        let transposed = block.take_transposed().map_or_else(OnceLock::new, OnceLock::from);
+        let by_source = Arc::new(BySource::of(block.take_transposed()));
         let BlockParts { srcs, indptr, indices, edge_ids, weights } = block.into_parts();
         let src_nodes = upload(cast_vec::<_, u32>(srcs), DType::U32, device);
         Self {
@@ -50,7 +52,7 @@ impl DeviceBlock {
             n_edges,
             indptr: upload_u32(indptr, device),
             indices: upload_u32(cast_vec(indices), device),
-            transposed: Arc::new(transposed),
+            by_source,
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
             dst_nodes: src_nodes.clone().slice(0..n_dst),
@@ -105,7 +107,7 @@ impl DeviceBlock {
         Adjacency {
             indptr: self.indptr.clone().into_dispatch(),
             indices: self.indices.clone().into_dispatch(),
-            transposed: Arc::clone(&self.transposed),
+            by_source: Arc::clone(&self.by_source),
             n_src: self.n_src,
             n_dst: self.n_dst,
             n_edges: self.n_edges,
@@ -120,22 +122,14 @@ pub(crate) struct Adjacency<B: Backend> {
     pub(crate) indptr: IntTensor<B>,
     /// Each edge's source, `[n_edges]`.
     pub(crate) indices: IntTensor<B>,
-    /// The edges by source, on the host, once they are there.
-    pub(crate) transposed: Arc<OnceLock<Transposed>>,
+    /// The edges by source, as far as they have been listed.
+    pub(crate) by_source: Arc<BySource>,
     /// Number of sources.
     pub(crate) n_src: usize,
     /// Number of destinations.
     pub(crate) n_dst: usize,
     /// Number of edges.
     pub(crate) n_edges: usize,
-}
-
-impl<B: Backend> Adjacency<B> {
-    /// The edges by source. `indptr` and `indices` are these tensors' values; they are used where nobody has
-    /// asked before.
-    pub(crate) fn by_source(&self, indptr: &[u32], indices: &[LocalId]) -> &Transposed {
-        self.transposed.get_or_init(|| Transposed::of_edges(indptr, indices, self.n_src))
-    }
 }
 
 /// Index tensors are i32, and one past the last position must be one, too.
@@ -157,7 +151,7 @@ pub(crate) fn upload<E: Element>(values: Vec<E>, dtype: DType, device: &Device) 
 mod tests {
     use super::*;
     use crate::ops;
-    use kiln_graph::{EdgeId, NodeId};
+    use kiln_graph::{EdgeId, LocalId, NodeId, Transposed};
 
     fn host() -> Block {
         Block::new(BlockParts {
@@ -176,10 +170,10 @@ mod tests {
         let x = Tensor::<2>::ones([3, 4], &device);
         let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
         let _ = (ops::neighbor_mean(&block, x.clone()) * scale).sum().backward();
-        assert_eq!(block.transposed.get(), None, "the rows have no gradient");
+        assert_eq!(block.by_source.host(), None, "the rows have no gradient");
         let clone = block.clone();
         let _ = ops::neighbor_mean(&clone, x.require_grad()).sum().backward();
-        assert_eq!(block.transposed.get(), Some(&Transposed::of(&host())), "clones share it");
+        assert_eq!(block.by_source.host(), Some(&Transposed::of(&host())), "clones share it");
     }
 
     #[test]
@@ -188,8 +182,8 @@ mod tests {
         carrying.transpose();
         let place = carrying.transposed().map(|transposed| transposed.dsts().as_ptr());
         let block = DeviceBlock::new(carrying, &Device::flex());
-        assert_eq!(block.transposed.get().map(|transposed| transposed.dsts().as_ptr()), place);
-        assert_eq!(block.transposed.get(), Some(&Transposed::of(&host())));
+        assert_eq!(block.by_source.host().map(|transposed| transposed.dsts().as_ptr()), place);
+        assert_eq!(block.by_source.host(), Some(&Transposed::of(&host())));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::reference;
 
 /// The ops that have gradients. The default of each is the reference in stock tensor operations; a
 /// backend with something better overrides it.
-#[backend_extension(Autodiff, Flex)]
+#[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"))]
 pub(crate) trait BlockOps: Backend {
     fn neighbor_sum(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
@@ -56,6 +56,12 @@ pub(crate) trait BlockOps: Backend {
     fn dst_rows(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::dst_rows(&block, x)
+    }
+
+    /// `[n_dst, d] -> [n_src, d]`: what [`BlockOps::neighbor_sum`] is the adjoint of.
+    fn expand(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::neighbor_sum_adjoint(&block, x)
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {

@@ -1,11 +1,12 @@
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor};
-use kiln_graph::{Block, NodeId, Transposed};
+use kiln_graph::{Block, LocalId, NodeId, Transposed};
 
 use crate::DeviceBlock;
 use crate::block::{Adjacency, check_limit, upload, upload_u32};
+use crate::by_source::BySource;
 
 /// Rows cut into consecutive segments, on a device: the nodes of many graphs, graph after graph.
 ///
@@ -24,7 +25,7 @@ pub struct DeviceSegments {
     n_segments: usize,
     offsets: Tensor<1, Int>,
     rows: Tensor<1, Int>,
-    transposed: Arc<OnceLock<Transposed>>,
+    by_source: Arc<BySource>,
 }
 
 impl DeviceSegments {
@@ -48,9 +49,9 @@ impl DeviceSegments {
         Self {
             n_rows: n_rows as usize,
             n_segments,
+            by_source: Arc::new(BySource::of(Some(by_row(offsets)))),
             offsets: upload_u32(offsets.to_vec(), device),
             rows: upload_u32((0..n_rows).collect(), device),
-            transposed: Arc::default(),
         }
     }
 
@@ -68,10 +69,79 @@ impl DeviceSegments {
         Adjacency {
             indptr: self.offsets.clone().into_dispatch(),
             indices: self.rows.clone().into_dispatch(),
-            transposed: Arc::clone(&self.transposed),
+            by_source: Arc::clone(&self.by_source),
             n_src: self.n_rows,
             n_dst: self.n_segments,
             n_edges: self.n_rows,
+        }
+    }
+}
+
+/// The segments by row: every gradient asks for it, and it takes no sorting.
+fn by_row(offsets: &[u32]) -> Transposed {
+    let n_rows = offsets[offsets.len() - 1];
+    let rows: Vec<LocalId> = (0..n_rows).map(LocalId).collect();
+    Transposed::of_edges(offsets, &rows, rows.len())
+}
+
+/// Numbers of rows, on a device: which rows of a matrix are gathered.
+///
+/// To the ops they are one more adjacency: each is a destination with one edge, from the row of that number.
+///
+/// A clone shares the device's memory.
+#[derive(Debug, Clone)]
+pub struct DeviceRows {
+    n_rows: usize,
+    len: usize,
+    offsets: Tensor<1, Int>,
+    rows: Tensor<1, Int>,
+    by_source: Arc<BySource>,
+}
+
+impl DeviceRows {
+    /// Copies numbers of rows of a matrix of `n_rows` to a device.
+    ///
+    /// # Panics
+    /// When a number is not below `n_rows`, or there are 2^31 of either or more: split the batch.
+    pub fn upload(rows: &[u32], n_rows: usize, device: &Device) -> Self {
+        check_limit(rows.len(), "numbers of rows");
+        check_limit(n_rows, "rows");
+        if let Some(at) = rows.iter().position(|row| n_rows <= *row as usize) {
+            panic!("number {at} is row {} of a matrix of {n_rows} rows", rows[at]);
+        }
+        let device = &device.clone().inner();
+        Self {
+            n_rows,
+            len: rows.len(),
+            offsets: upload_u32((0..=rows.len() as u32).collect(), device),
+            rows: upload_u32(rows.to_vec(), device),
+            by_source: Arc::default(),
+        }
+    }
+
+    /// Number of rows of the matrix.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// How many rows are gathered.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none is gathered.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
+        Adjacency {
+            indptr: self.offsets.clone().into_dispatch(),
+            indices: self.rows.clone().into_dispatch(),
+            by_source: Arc::clone(&self.by_source),
+            n_src: self.n_rows,
+            n_dst: self.len,
+            n_edges: self.len,
         }
     }
 }

@@ -26,6 +26,10 @@ mod adam;
 mod adjoint;
 mod autodiff;
 mod block;
+mod by_source;
+#[cfg(feature = "cube")]
+mod cube;
+mod device;
 mod extension;
 mod flex;
 mod graphs;
@@ -36,5 +40,6 @@ mod reference;
 pub mod testing;
 
 pub use block::DeviceBlock;
-pub use graphs::{DeviceGraphs, DeviceSegments};
+pub use device::{DeviceError, open_device};
+pub use graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
 pub use host::read_f32;

@@ -9,9 +9,10 @@
 //! - No `[n_edges, d]` tensor is ever made on Flex: time and memory traffic grow with `n_edges * d`, memory
 //!   with the output and with what the gradient needs (the edges of the maxima, the inputs of a product).
 //!   The gradient walks the edges by source, so it needs no atomics.
-//! - Results and gradients have the same bits for any number of threads: a row's edges are added in
-//!   block order, and in the gradient in block order for each source.
-//! - On Flex, f32 tensors are processed directly, other element types through the reference in stock
+//! - Results and gradients have the same bits for any number of threads, and in every run on a device: a row's
+//!   edges are added in block order, and in the gradient in block order for each source; on other devices than
+//!   Flex, more than 512 of them in chunks at fixed places.
+//! - On Flex, f32 tensors are processed directly, on other devices f16 and bf16 ones too, added up in f32; other element types through the reference in stock
 //!   tensor operations, which does make an `[n_edges, d]` tensor and is much slower. A tensor whose rows
 //!   are not one after the other is copied first.
 //! - `x` without a tracked gradient costs nothing but the forward pass.
@@ -23,7 +24,7 @@ use kiln_sample::{Domain, RngKey};
 
 use crate::block::upload;
 use crate::extension::BlockOps;
-use crate::{DeviceBlock, DeviceSegments};
+use crate::{DeviceBlock, DeviceRows, DeviceSegments};
 
 pub use crate::adam::{AdamStep, adam};
 
@@ -166,6 +167,52 @@ pub fn segment_max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_max(segments.adjacency(), x.into_dispatch()))
 }
 
+/// Each segment's row, once for each of the segment's rows. Its gradient is [`segment_sum`], whose gradient it is.
+///
+/// # Shapes
+/// `x` is `[n_segments, d]`, the result `[n_rows, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than there are segments.
+pub fn expand_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    let ([n_rows, _], n_segments) = (x.dims(), segments.n_segments());
+    assert_eq!(n_rows, n_segments, "{n_rows} rows for {n_segments} segments");
+    Tensor::from_dispatch(<Dispatch as BlockOps>::expand(segments.adjacency(), x.into_dispatch()))
+}
+
+/// Softmax over each segment's rows, column by column: what attention weighs a destination's edges with, where
+/// [`DeviceSegments`] are made of a block's `indptr` and a column is a head.
+///
+/// It is composed of the other ops on segments, so that its gradient is theirs: `[n_rows, d]` tensors of scores, which
+/// are narrow, are passed over some ten times.
+///
+/// # Shapes
+/// `x` and the result are `[n_rows, d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the segments.
+pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    // What is taken away does not change the result, so that no gradient flows through it.
+    let largest = segment_max(segments, x.clone().detach());
+    let powers = (x - expand_segments(segments, largest)).exp();
+    let sums = expand_segments(segments, segment_sum(segments, powers.clone()));
+    powers / sums
+}
+
+/// Rows of a matrix by number, some perhaps several times. The gradient adds up, for each row, what flows back to its
+/// copies, in their order.
+///
+/// # Shapes
+/// `x` is `[n, d]`, the result `[rows.len(), d]`.
+///
+/// # Panics
+/// When `x` has another number of rows than the numbers were made for.
+pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
+    let ([n_rows, _], expected) = (x.dims(), rows.n_rows());
+    assert_eq!(n_rows, expected, "{n_rows} rows for numbers of {expected}");
+    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_sum(rows.adjacency(), x.into_dispatch()))
+}
+
 /// The destinations' own rows: the first `n_dst`. On Flex this is a view, not a copy.
 ///
 /// # Shapes
@@ -295,6 +342,12 @@ impl Keep {
             Ok(threshold) => Self { threshold, scale: (1.0 / (1.0 - p)) as f32 },
             Err(_) => Self { threshold: u32::MAX, scale: 0.0 },
         }
+    }
+
+    /// The smallest draw that keeps a value.
+    #[cfg(feature = "cube")]
+    pub(crate) fn threshold(self) -> u32 {
+        self.threshold
     }
 
     /// What a value that is kept is multiplied by.

@@ -4,7 +4,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts};
 
-use crate::{DeviceBlock, launch, read_f32};
+use crate::{DeviceBlock, launch, open_device, read_f32};
 
 pub mod reference;
 
@@ -23,6 +23,18 @@ pub fn launches_of(call: impl FnOnce()) -> Launches {
     call();
     let after = launch::so_far();
     Launches { direct: after.direct - before.direct, reference: after.reference - before.reference }
+}
+
+/// The device that tests run on: that of the name in the environment variable `KILN_DEVICE` ([`open_device`]), or the
+/// processor where that is not set.
+///
+/// # Panics
+/// When there is no such device.
+pub fn device() -> Device {
+    match std::env::var("KILN_DEVICE") {
+        Ok(name) => open_device(&name).unwrap_or_else(|error| panic!("KILN_DEVICE: {error}")),
+        Err(_) => Device::flex(),
+    }
 }
 
 /// A tensor of numbers in `[-1, 1)` that look random and are the same everywhere.

@@ -1,17 +1,17 @@
 //! Dropout masks: exact, the same for a node everywhere, right on average.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 use kiln_kernels::ops::dropout;
-use kiln_kernels::testing::{Launches, launches_of, reference, values};
+use kiln_kernels::testing::{Launches, device, launches_of, reference, values};
 use kiln_sample::{Domain, RngKey};
 
 fn nodes(ids: &[u32]) -> Tensor<1, Int> {
     let ids = TensorData::new(ids.to_vec(), [ids.len()]);
-    Tensor::from_data(ids, (&Device::flex(), burn::tensor::DType::U32))
+    Tensor::from_data(ids, (&device(), burn::tensor::DType::U32))
 }
 
 fn mask(ids: &[u32], width: usize, key: u64, layer: usize, p: f64) -> Vec<f32> {
-    let ones = Tensor::<2>::ones([ids.len(), width], &Device::flex());
+    let ones = Tensor::<2>::ones([ids.len(), width], &device());
     values(dropout(ones, &nodes(ids), RngKey::new(key), layer, p))
 }
 
@@ -80,7 +80,7 @@ fn probability_zero_changes_nothing_and_one_is_refused() {
 
 #[test]
 fn the_gradient_has_the_mask_of_the_forward_pass() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let ids = nodes(&[4, 2, 99]);
     let x = Tensor::<2>::ones([3, 50], &device).require_grad();
     let run = || {
@@ -93,7 +93,7 @@ fn the_gradient_has_the_mask_of_the_forward_pass() {
 
 #[test]
 fn direct_equals_reference_and_leaves_its_input_alone() {
-    let device = Device::flex();
+    let device = device();
     let ids: Vec<u32> = (0..500).map(|k| k * 3).collect();
     for width in [1, 3, 128] {
         let x = Tensor::<2>::ones([502, width + 2], &device) * 3.0;
@@ -107,5 +107,5 @@ fn direct_equals_reference_and_leaves_its_input_alone() {
 #[test]
 #[should_panic(expected = "2 nodes for 3 rows")]
 fn every_row_needs_a_node() {
-    let _ = dropout(Tensor::<2>::ones([3, 1], &Device::flex()), &nodes(&[1, 2]), RngKey::new(0), 0, 0.5);
+    let _ = dropout(Tensor::<2>::ones([3, 1], &device()), &nodes(&[1, 2]), RngKey::new(0), 0, 0.5);
 }

@@ -2,15 +2,15 @@
 
 mod common;
 
-use burn::tensor::{Device, Tensor};
-use kiln_kernels::testing::{check_gradient, ramp, values};
+use burn::tensor::Tensor;
+use kiln_kernels::testing::{check_gradient, device, ramp, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::RngKey;
 
 use common::{block, six_nodes};
 
 fn check(width: usize, op: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>) {
-    let device = Device::flex();
+    let device = device();
     for host in [six_nodes(), block(9, &[vec![1, 8, 8, 3, 4, 5, 6, 7, 2, 0], vec![], vec![8]])] {
         let block = DeviceBlock::upload(&host, &device);
         check_gradient(ramp([host.n_src(), width], &device), |x| op(&block, x));
@@ -51,7 +51,7 @@ fn the_gradient_of_dropout_is_right() {
 
 #[test]
 fn both_gradients_of_a_weighted_sum_are_right() {
-    let device = Device::flex();
+    let device = device();
     let host = six_nodes();
     let block = DeviceBlock::upload(&host, &device);
     let weights = block.weights().expect("test blocks have weights").clone();
@@ -62,7 +62,7 @@ fn both_gradients_of_a_weighted_sum_are_right() {
 
 #[test]
 fn the_first_of_equal_maxima_gets_the_whole_gradient() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let block = DeviceBlock::upload(&block(4, &[vec![2, 3, 1, 2], vec![]]), &device);
     let x = Tensor::<2>::from_data([[9.0], [5.0], [5.0], [5.0]], &device).require_grad();
     let grads = ops::neighbor_max(&block, x.clone()).sum().backward();
@@ -74,5 +74,5 @@ fn the_first_of_equal_maxima_gets_the_whole_gradient() {
 #[should_panic(expected = "value 0")]
 fn a_wrong_gradient_is_found() {
     // Detached, one factor of the square does not contribute to the gradient.
-    check_gradient(ramp([2, 2], &Device::flex()) + 2.0, |x: Tensor<2>| x.clone() * x.detach());
+    check_gradient(ramp([2, 2], &device()) + 2.0, |x: Tensor<2>| x.clone() * x.detach());
 }

@@ -7,7 +7,7 @@ mod common;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_graph::Block;
-use kiln_kernels::testing::{Launches, check_close, launches_of, ramp, reference, values};
+use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, reference, values};
 use kiln_kernels::{DeviceBlock, ops};
 
 use common::{block, six_nodes};
@@ -45,6 +45,9 @@ fn reference_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 /// Sums of up to 20,000 numbers in two orders.
 const SUM_TOLERANCE: f32 = 1e-3;
 
+/// Sums of a few thousand shares in two orders.
+const SHARES_TOLERANCE: f32 = 1e-4;
+
 /// Sums of a few dozen numbers in two orders.
 const SHORT_SUM_TOLERANCE: f32 = 1e-5;
 
@@ -75,7 +78,7 @@ fn check_beside(op: Op, left: &[[f32; 2]], right: &[[f32; 2]]) {
 }
 
 fn check_values(op: Op, width: usize, expected: &[f32]) {
-    let device = Device::flex();
+    let device = device();
     let x = matrix(&[[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0], [32.0, 7.0]], &device);
     let result = op(&DeviceBlock::upload(&six_nodes(), &device), x);
     assert_eq!(result.dims(), [5, width]);
@@ -124,7 +127,7 @@ fn the_six_nodes_have_these_maxima() {
 
 #[test]
 fn a_maximum_that_is_not_a_number_is_not_hidden() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&block(3, &[vec![0, 1, 2], vec![1, 0], vec![2, 0]]), &device);
     let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0]], &device);
     for op in [ops::neighbor_max, reference::neighbor_max] {
@@ -137,7 +140,7 @@ fn a_maximum_that_is_not_a_number_is_not_hidden() {
 #[test]
 fn the_block_keeps_edge_ids_weights_and_nodes() {
     let host = six_nodes();
-    let block = DeviceBlock::upload(&host, &Device::flex().autodiff());
+    let block = DeviceBlock::upload(&host, &device().autodiff());
     let ids: Vec<i64> = block.edge_ids().clone().into_data().try_to_vec().expect("edge ids should be i64");
     assert_eq!(ids, (1000..1008).collect::<Vec<i64>>());
     assert_eq!(
@@ -163,7 +166,7 @@ fn result_and_gradient(op: Op, block: &DeviceBlock, x: &Tensor<2>) -> [Vec<f32>;
 }
 
 fn check_parity(host: &Block, width: usize, tolerance: f32) {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let block = DeviceBlock::upload(host, &device);
     let x = ramp([host.n_src(), width], &device);
     for (name, own, reference) in OPS {
@@ -189,9 +192,43 @@ fn direct_equals_reference_with_a_hub() {
     }
 }
 
+/// Segments that are as long as a chunk of 512 edges, longer, or cut by one, with whole numbers, whose sums are exact.
+#[test]
+fn long_segments_are_cut_without_a_change_forward_and_backward() {
+    let device = device().autodiff();
+    let degrees = [512, 513, 0, 0, 600, 700, 0, 1024, 1, 511, 512, 3000, 2];
+    let forward: Vec<Vec<u32>> =
+        degrees.iter().map(|degree| (0..*degree).map(|edge| edge % 13).collect()).collect();
+    // The mirrored block: what was a destination's edges are a source's.
+    let mut mirrored = vec![vec![]; 13];
+    for (src, dsts) in forward.iter().enumerate() {
+        dsts.iter().for_each(|dst| mirrored[*dst as usize].push(src as u32));
+    }
+    for in_srcs in [forward, mirrored] {
+        let host = block(20, &in_srcs);
+        let block = DeviceBlock::upload(&host, &device);
+        for width in [1, 4, 6] {
+            let whole = |shape: [usize; 2]| (ramp(shape, &device) * 7.0).round();
+            for (name, own, reference) in OPS {
+                let run = |op: Op| {
+                    let x = whole([20, width]).require_grad();
+                    let result = op(&block, x.clone());
+                    let grads = (result.clone() * whole(result.dims())).sum().backward();
+                    [values(result), values(x.grad(&grads).expect("the gradient should exist"))]
+                };
+                let ([got, got_gradient], [expected, gradient]) = (run(own), run(reference));
+                let tolerance = if name.contains("mean") { SHARES_TOLERANCE } else { 0.0 };
+                println!("{name}, width {width}");
+                check_close(&got, &expected, tolerance);
+                check_close(&got_gradient, &gradient, tolerance);
+            }
+        }
+    }
+}
+
 #[test]
 fn gradients_of_weights_equal_the_reference() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     for width in [1, 3, 16, 100] {
         let block = DeviceBlock::upload(&with_hub(), &device);
         let x: Tensor<2> = ramp([block.n_src(), width], &device);
@@ -209,7 +246,7 @@ fn gradients_of_weights_equal_the_reference() {
 
 #[test]
 fn blocks_without_edges_rows_or_columns_work() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let cases = [block(4, &[vec![], vec![]]), block(0, &[]), block(3, &[]), six_nodes()];
     for host in cases {
         let block = DeviceBlock::upload(&host, &device);
@@ -239,7 +276,7 @@ fn bits_are_the_same_for_any_number_of_threads() {
             let run = |n_threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
                 pool.expect("the pool should start").install(|| {
-                    let device = Device::flex().autodiff();
+                    let device = device().autodiff();
                     let block = DeviceBlock::upload(&host, &device);
                     let x = ramp([host.n_src(), width], &device);
                     result_and_gradient(op, &block, &x)
@@ -254,13 +291,15 @@ fn bits_are_the_same_for_any_number_of_threads() {
 
 #[test]
 fn rows_that_do_not_follow_each_other_give_the_same() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let block = DeviceBlock::upload(&six_nodes(), &device);
     let wide: Tensor<2> = ramp([9, 7], &device);
     let views = [
         ("columns", wide.clone().slice([0..6, 2..5])),
         ("rows", wide.clone().slice([2..8, 0..7])),
         ("transposed", wide.swap_dims(0, 1).slice([0..6, 0..9])),
+        // From and to multiples of 512 bytes, so that devices give a view and no copy.
+        ("columns of many", ramp([9, 384], &device).slice([1..7, 128..256])),
     ];
     for (view, x) in views {
         let copy = Tensor::from_data(x.clone().into_data(), &device);
@@ -273,8 +312,8 @@ fn rows_that_do_not_follow_each_other_give_the_same() {
 }
 
 #[test]
-fn flex_runs_its_own_kernels_forward_and_backward() {
-    let device = Device::flex().autodiff();
+fn own_kernels_run_forward_and_backward() {
+    let device = device().autodiff();
     let block = DeviceBlock::upload(&six_nodes(), &device);
     let x = ramp([6, 3], &device);
     for (name, own, reference) in OPS {
@@ -287,7 +326,7 @@ fn flex_runs_its_own_kernels_forward_and_backward() {
 
 #[test]
 fn other_element_types_run_the_reference() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&six_nodes(), &device);
     for (name, op, _) in
         OPS.into_iter().filter(|(name, ..)| !["weighted sum", "destination rows"].contains(name))
@@ -303,9 +342,31 @@ fn other_element_types_run_the_reference() {
     }
 }
 
+/// Half precision keeps 11 bits, bfloat16 8: results are rounded once, and inputs are the rounded ones on both sides.
+#[test]
+fn half_precision_is_added_up_in_f32() {
+    let device = device().autodiff();
+    let host = with_hub();
+    let block = DeviceBlock::upload(&host, &device);
+    for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)] {
+        for width in [3, 16] {
+            let x = ramp([host.n_src(), width], &device).cast(dtype).cast(DType::F32);
+            for (name, op, _) in OPS.into_iter().filter(|(name, ..)| *name != "weighted sum") {
+                println!("{name} in {dtype:?}, width {width}");
+                let result = op(&block, x.clone().cast(dtype));
+                assert_eq!(result.dtype(), dtype, "{name}");
+                if device == Device::flex() {
+                    continue; // Runs the reference, which adds up in half precision.
+                }
+                check_close(&values(result.cast(DType::F32)), &values(op(&block, x.clone())), tolerance);
+            }
+        }
+    }
+}
+
 #[test]
 fn without_a_tracked_input_no_gradient_is_computed() {
-    for device in [Device::flex(), Device::flex().autodiff()] {
+    for device in [device(), device().autodiff()] {
         let block = DeviceBlock::upload(&six_nodes(), &device);
         for (name, op, _) in OPS {
             let launches = launches_of(|| {
@@ -324,14 +385,14 @@ fn without_a_tracked_input_no_gradient_is_computed() {
 #[test]
 #[should_panic(expected = "5 rows for a block of 6 sources")]
 fn a_matrix_with_too_few_rows_is_refused() {
-    let device = Device::flex();
+    let device = device();
     ops::neighbor_sum(&DeviceBlock::upload(&six_nodes(), &device), ramp([5, 2], &device));
 }
 
 #[test]
 #[should_panic(expected = "3 weights for 8 edges")]
 fn too_few_weights_are_refused() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&six_nodes(), &device);
     ops::neighbor_weighted_sum(&block, ramp([6, 2], &device), ramp([3], &device));
 }

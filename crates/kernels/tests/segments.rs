@@ -5,9 +5,11 @@
 
 mod common;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 use kiln_graph::NodeId;
-use kiln_kernels::testing::{Launches, check_close, check_gradient, launches_of, ramp, reference, values};
+use kiln_kernels::testing::{
+    Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
+};
 use kiln_kernels::{DeviceGraphs, DeviceSegments, ops};
 
 use common::{block, six_nodes};
@@ -25,7 +27,7 @@ const OPS: [(&str, Op, Op); 3] = [
 const SUM_TOLERANCE: f32 = 1e-3;
 
 fn segments(offsets: &[u32]) -> DeviceSegments {
-    DeviceSegments::upload(offsets, &Device::flex())
+    DeviceSegments::upload(offsets, &device())
 }
 
 /// Segments of 0, 3, 0, 1, 2 and 0 rows.
@@ -46,7 +48,7 @@ fn uneven() -> DeviceSegments {
 
 fn check_exact(op: Op, expected: &[[f32; 2]]) {
     let rows = [[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0], [32.0, 7.0]];
-    let result = op(&six_rows(), Tensor::from_data(rows, &Device::flex()));
+    let result = op(&six_rows(), Tensor::from_data(rows, &device()));
     assert_eq!(result.dims(), [6, 2]);
     assert_eq!(values(result), expected.concat());
 }
@@ -71,7 +73,7 @@ fn the_six_rows_have_these_maxima() {
 
 #[test]
 fn one_segment_is_all_rows() {
-    let x = Tensor::<2>::from_data([[1.0, 4.0], [3.0, -2.0]], &Device::flex());
+    let x = Tensor::<2>::from_data([[1.0, 4.0], [3.0, -2.0]], &device());
     let expected = [[4.0, 2.0], [2.0, 1.0], [3.0, 4.0]];
     for ((name, op, _), expected) in OPS.into_iter().zip(expected) {
         assert_eq!(values(op(&segments(&[0, 2]), x.clone())), expected, "{name}");
@@ -80,7 +82,7 @@ fn one_segment_is_all_rows() {
 
 #[test]
 fn no_rows_and_no_segments_work() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     for (offsets, n_segments) in [(&[0][..], 0), (&[0, 0, 0], 2)] {
         let segments = segments(offsets);
         assert_eq!((segments.n_rows(), segments.n_segments()), (0, n_segments));
@@ -99,13 +101,13 @@ fn no_rows_and_no_segments_work() {
 fn gradients_are_right() {
     for (name, op, _) in OPS {
         println!("{name}");
-        check_gradient(ramp([6, 5], &Device::flex()), |x| op(&six_rows(), x));
+        check_gradient(ramp([6, 5], &device()), |x| op(&six_rows(), x));
     }
 }
 
 #[test]
 fn the_first_of_equal_maxima_gets_the_whole_gradient() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let x = Tensor::<2>::from_data([[5.0], [9.0], [9.0], [2.0], [2.0]], &device).require_grad();
     let grads = ops::segment_max(&segments(&[0, 3, 5]), x.clone()).sum().backward();
     let gradient = x.grad(&grads).expect("the gradient should exist");
@@ -114,7 +116,7 @@ fn the_first_of_equal_maxima_gets_the_whole_gradient() {
 
 #[test]
 fn a_maximum_that_is_not_a_number_is_not_hidden() {
-    let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0], [3.0]], &Device::flex());
+    let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0], [3.0]], &device());
     for op in [ops::segment_max, reference::segment_max] {
         let got = values(op(&segments(&[0, 3, 4]), x.clone()));
         assert!(got[0].is_nan(), "got {got:?}");
@@ -124,7 +126,7 @@ fn a_maximum_that_is_not_a_number_is_not_hidden() {
 
 /// The result and the gradient of a fixed weighted sum of it.
 fn result_and_gradient(op: Op, segments: &DeviceSegments, width: usize) -> [Vec<f32>; 2] {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let x = ramp([segments.n_rows(), width], &device).require_grad();
     let result = op(segments, x.clone());
     let factors = ramp(result.dims(), &device);
@@ -178,7 +180,7 @@ fn bits_are_the_same_for_any_number_of_threads() {
 #[test]
 #[should_panic(expected = "5 rows for segments of 6")]
 fn a_matrix_with_too_few_rows_is_refused() {
-    ops::segment_sum(&six_rows(), ramp([5, 2], &Device::flex()));
+    ops::segment_sum(&six_rows(), ramp([5, 2], &device()));
 }
 
 #[test]
@@ -207,7 +209,7 @@ fn more_rows_than_an_index_counts_are_refused() {
 
 #[test]
 fn graphs_keep_their_edges_nodes_and_items() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     // 0 -> 1, and a graph without edges.
     let host = block(3, &[vec![], vec![0], vec![]]);
     let graphs = DeviceGraphs::upload(&host, &[0, 2, 3], &[40, 7].map(NodeId), &device);
@@ -219,19 +221,19 @@ fn graphs_keep_their_edges_nodes_and_items() {
 #[test]
 #[should_panic(expected = "6 sources for 5 destinations, expected the same nodes")]
 fn graphs_with_a_source_that_is_no_destination_are_refused() {
-    DeviceGraphs::upload(&six_nodes(), &[0, 6], &[NodeId(0)], &Device::flex());
+    DeviceGraphs::upload(&six_nodes(), &[0, 6], &[NodeId(0)], &device());
 }
 
 #[test]
 #[should_panic(expected = "the node offsets end at 2, but the block has 3 nodes")]
 fn graphs_with_nodes_of_no_graph_are_refused() {
     let host = block(3, &[vec![], vec![], vec![]]);
-    DeviceGraphs::upload(&host, &[0, 2], &[NodeId(0)], &Device::flex());
+    DeviceGraphs::upload(&host, &[0, 2], &[NodeId(0)], &device());
 }
 
 #[test]
 #[should_panic(expected = "1 items for 2 graphs")]
 fn graphs_without_a_number_are_refused() {
     let host = block(3, &[vec![], vec![], vec![]]);
-    DeviceGraphs::upload(&host, &[0, 2, 3], &[NodeId(0)], &Device::flex());
+    DeviceGraphs::upload(&host, &[0, 2, 3], &[NodeId(0)], &device());
 }

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::Device;
 use half::{bf16, f16};
-use kiln_kernels::testing::values;
+use kiln_kernels::testing::{device, values};
 use kiln_nn::{
     Aggregate, Error, Exchange, Gcn, GcnConfig, Naming, Sage, SageConfig, load_safetensors, to_safetensors,
 };
@@ -60,13 +59,13 @@ fn sage(seed: u64, n_layers: usize) -> Sage {
     let aggregate = Aggregate::Mean;
     let (d_in, hidden, n_classes, input_dropout, dropout) = (2, 3, 4, 0.0, 0.0);
     let config = SageConfig { d_in, hidden, n_classes, n_layers, aggregate, input_dropout, dropout };
-    config.init(RngKey::new(seed), &Device::flex()).unwrap()
+    config.init(RngKey::new(seed), &device()).unwrap()
 }
 
 fn gcn(seed: u64, n_layers: usize) -> Gcn {
     let (d_in, hidden, n_classes, input_dropout, dropout) = (2, 3, 4, 0.0, 0.0);
     let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout };
-    config.init(RngKey::new(seed), &Device::flex()).unwrap()
+    config.init(RngKey::new(seed), &device()).unwrap()
 }
 
 /// A file of two layers with biases that are not zero.
@@ -230,7 +229,7 @@ fn halves_and_doubles_are_read() {
 fn loaded_parameters_stay_the_same_and_trainable() {
     let (d_in, hidden, n_classes, n_layers, input_dropout, dropout) = (2, 3, 4, 1, 0.0, 0.0);
     let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout };
-    let mut model = config.init(RngKey::new(0), &Device::flex().autodiff()).unwrap();
+    let mut model = config.init(RngKey::new(0), &device().autodiff()).unwrap();
     let id = model.layers[0].weight.id;
     load_safetensors(&mut model, &to_safetensors(&gcn(1, 1), Naming::Pyg)).unwrap();
     assert_eq!(model.layers[0].weight.id, id);

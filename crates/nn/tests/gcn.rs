@@ -7,7 +7,7 @@ mod glorot;
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-use kiln_kernels::testing::{check_close, check_layer, ramp, values};
+use kiln_kernels::testing::{check_close, check_layer, device, ramp, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{BlockModel, Ctx, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWise, Mode};
 use kiln_sample::RngKey;
@@ -61,7 +61,7 @@ fn conv(d_in: usize, d_out: usize, device: &Device) -> GcnConv {
 
 #[test]
 fn a_layer_computes_its_formula() {
-    let device = Device::flex();
+    let device = device();
     let mut conv = conv(2, 3, &device);
     conv.weight = Param::from_tensor(Tensor::from_data([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]], &device));
     conv.bias = Param::from_tensor(Tensor::from_data([0.5, 0.0, -1.0], &device));
@@ -73,7 +73,7 @@ fn a_layer_computes_its_formula() {
 
 #[test]
 fn a_destination_without_edges_gets_the_bias() {
-    let device = Device::flex();
+    let device = device();
     let mut conv = conv(4, 3, &device);
     conv.bias = Param::from_tensor(Tensor::from_data([0.5, 0.0, -1.0], &device));
     let result = values(conv.forward(&DeviceBlock::upload(&wide(), &device), ramp([6, 4], &device)));
@@ -82,7 +82,7 @@ fn a_destination_without_edges_gets_the_bias() {
 
 #[test]
 fn projecting_first_changes_only_the_rounding() {
-    let device = Device::flex();
+    let device = device();
     // All nodes are destinations, so a narrower output makes it cheaper to project first.
     let full = block(vec![0, 1, 2], &[&[(1, 0.5), (2, 2.0)], &[(0, -1.5)], &[(1, 1.0), (2, 0.5)]]);
     let full = DeviceBlock::upload(&full, &device);
@@ -95,7 +95,7 @@ fn projecting_first_changes_only_the_rounding() {
 
 #[test]
 fn layers_pass_the_layer_check() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     for (d_in, d_out) in [(4, 6), (6, 2)] {
         let conv = conv(d_in, d_out, &device);
         check_layer(&wide(), d_in, d_out, &device, |block, x| conv.forward(block, x));
@@ -104,7 +104,7 @@ fn layers_pass_the_layer_check() {
 
 #[test]
 fn gradients_of_parameters_are_right() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let block = DeviceBlock::upload(&wide(), &device);
     let x: Tensor<2> = ramp([6, 4], &device);
     let weights = block.weights().expect("the block has weights").clone();
@@ -127,7 +127,7 @@ fn a_model_has_these_shapes_and_is_layer_wise() {
         let hidden = model.layer(0, &blocks[0], ramp([6, 5], device), &ctx(Mode::Train));
         vec![hidden.dims(), model.forward(blocks, ramp([6, 5], device), &ctx(Mode::Eval)).dims()]
     }
-    let device = Device::flex();
+    let device = device();
     let blocks = [DeviceBlock::upload(&wide(), &device), DeviceBlock::upload(&narrow(), &device)];
     assert_eq!(outputs(&model(&config(), 0, &device), &blocks, &device), [[3, 7], [2, 3]]);
 }
@@ -135,7 +135,7 @@ fn a_model_has_these_shapes_and_is_layer_wise() {
 #[test]
 #[should_panic(expected = "a GCN needs the weights of kiln_graph::gcn_norm: sample with")]
 fn a_block_without_weights_is_refused() {
-    let device = Device::flex();
+    let device = device();
     let block = Block::new(BlockParts { weights: None, ..narrow().into_parts() });
     let _ = conv(4, 3, &device).forward(&DeviceBlock::upload(&block, &device), ramp([3, 4], &device));
 }
@@ -143,14 +143,14 @@ fn a_block_without_weights_is_refused() {
 #[test]
 #[should_panic(expected = "1 blocks for a model of 2 layers")]
 fn a_missing_block_is_refused() {
-    let device = Device::flex();
+    let device = device();
     let blocks = [DeviceBlock::upload(&wide(), &device)];
     let _ = model(&config(), 0, &device).forward(&blocks, ramp([6, 5], &device), &ctx(Mode::Eval));
 }
 
 #[test]
 fn the_last_layer_has_neither_relu_nor_dropout() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&narrow(), &device);
     let model = model(&config(), 0, &device);
     let x: Tensor<2> = ramp([3, 7], &device);
@@ -161,7 +161,7 @@ fn the_last_layer_has_neither_relu_nor_dropout() {
 
 #[test]
 fn hidden_dropout_is_keyed_by_step_and_node() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&wide(), &device);
     let model = model(&config(), 0, &device);
     let run = |ctx: &Ctx| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
@@ -176,7 +176,7 @@ fn hidden_dropout_is_keyed_by_step_and_node() {
 
 #[test]
 fn input_dropout_is_keyed_by_step_and_node_and_off_in_evaluation() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&wide(), &device);
     let plain = model(&GcnConfig { dropout: 0.0, ..config() }, 0, &device);
     let masked = model(&GcnConfig { dropout: 0.0, input_dropout: 0.25, ..config() }, 0, &device);
@@ -197,7 +197,7 @@ fn input_dropout_is_keyed_by_step_and_node_and_off_in_evaluation() {
 
 #[test]
 fn the_key_alone_decides_the_initial_weights_which_have_no_gain() {
-    let device = Device::flex();
+    let device = device();
     let one = parameters(&model(&config(), 3, &device));
     assert_eq!(one, parameters(&model(&config(), 3, &device.clone().autodiff())));
     assert_ne!(one, parameters(&model(&config(), 4, &device)));
@@ -209,7 +209,7 @@ fn the_key_alone_decides_the_initial_weights_which_have_no_gain() {
 /// The test vector of `docs/rng.md`, which was computed by another program.
 #[test]
 fn initial_weights_are_as_documented() {
-    let model = model(&GcnConfig { d_in: 128, hidden: 256, ..config() }, 0, &Device::flex());
+    let model = model(&GcnConfig { d_in: 128, hidden: 256, ..config() }, 0, &device());
     let first = values(model.layers[0].weight.val());
     assert_eq!(first[..4], FIRST_WEIGHTS);
 }
@@ -218,7 +218,7 @@ const FIRST_WEIGHTS: [f32; 4] = [0.055_525_69, -0.113_126_785, -0.071_412_55, 0.
 
 #[test]
 fn bad_configurations_are_refused() {
-    let device = Device::flex();
+    let device = device();
     let cases = [
         (GcnConfig { d_in: 0, ..config() }, "d_in is 0, expected 1 to 1048576"),
         (GcnConfig { hidden: 1 << 40, ..config() }, "hidden is 1099511627776, expected 1 to 1048576"),

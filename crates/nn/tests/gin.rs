@@ -7,7 +7,7 @@ mod graphs;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::NodeId;
-use kiln_kernels::testing::{check_close, check_gradient, check_layer, ramp, values};
+use kiln_kernels::testing::{check_close, check_gradient, check_layer, device, ramp, values};
 use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
 use kiln_nn::{
     Aggregate, Ctx, Epsilon, Gin, GinConfig, GinConv, GraphModel, Jumping, Mlp, MlpConfig, Mode, Norm,
@@ -49,7 +49,7 @@ fn plain_scores(config: &GinConfig, model: &Gin, mode: Mode, graphs: &[Graph], x
 
 #[test]
 fn a_model_computes_its_definition() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let graphs = five();
     let x: Tensor<2> = ramp([10, 5], &device);
     for (aggregate, readout) in AGGREGATES.into_iter().flat_map(|one| READOUTS.map(|other| (one, other))) {
@@ -71,7 +71,7 @@ fn a_model_computes_its_definition() {
 
 #[test]
 fn a_fixed_epsilon_is_part_of_the_definition() {
-    let device = Device::flex();
+    let device = device();
     let x: Tensor<2> = ramp([10, 5], &device);
     for epsilon in [0.0, -1.0, 0.75] {
         let config = GinConfig { epsilon: Epsilon::Fixed(epsilon), ..config() };
@@ -95,7 +95,7 @@ impl RowModel for Squared {
 
 #[test]
 fn a_layer_takes_any_function_of_rows() {
-    let device = Device::flex();
+    let device = device();
     let factor = Param::from_tensor(Tensor::from_data([[1.0, -2.0]], &device));
     // 1 -> 0, 2 -> 0, 0 -> 1 and nothing -> 2.
     let (block, _) = block_diagonal(&[vec![vec![1, 2], vec![0], vec![]]]);
@@ -131,7 +131,7 @@ fn smooth_conv(aggregate: Aggregate, norm: Norm, device: &Device) -> GinConv<Mlp
 
 #[test]
 fn layers_pass_the_layer_check() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let (block, _) = block_diagonal(&five());
     for (aggregate, norm) in AGGREGATES.into_iter().flat_map(|aggregate| NORMS.map(|norm| (aggregate, norm)))
     {
@@ -143,7 +143,7 @@ fn layers_pass_the_layer_check() {
 
 #[test]
 fn gradients_of_parameters_are_right() {
-    let device = Device::flex();
+    let device = device();
     let (block, _) = block_diagonal(&five());
     let block = DeviceBlock::upload(&block, &device);
     for norm in NORMS {
@@ -171,7 +171,7 @@ fn gradients_of_parameters_are_right() {
 
 #[test]
 fn a_learnable_epsilon_learns() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let model = init(&config(), &device);
     let scores = model.forward(&upload(&five(), &device), ramp([10, 5], &device), &ctx(Mode::Train));
     let grads = scores.powi_scalar(2).sum().backward();
@@ -186,7 +186,7 @@ fn a_learnable_epsilon_learns() {
 /// Weights are saved and handed on between ranks; a setting is not.
 #[test]
 fn a_fixed_epsilon_is_no_parameter() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let fixed = init(&GinConfig { epsilon: Epsilon::Fixed(0.25), ..config() }, &device);
     let learned = init(&config(), &device);
     let names = |model: &Gin| parameters(model).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
@@ -201,13 +201,13 @@ fn a_fixed_epsilon_is_no_parameter() {
 #[should_panic(expected = "for a layer on")]
 fn an_mlp_on_another_device_is_refused() {
     let mlp = MlpConfig { d_in: 2, hidden: 2, d_out: 2, n_layers: 1, norm: Norm::None };
-    let mlp = mlp.init(RngKey::new(0), &Device::flex()).expect("the configuration is valid");
-    let _ = GinConv::new(mlp, Epsilon::Learnable(0.0), Aggregate::Sum, &Device::flex().autodiff());
+    let mlp = mlp.init(RngKey::new(0), &device()).expect("the configuration is valid");
+    let _ = GinConv::new(mlp, Epsilon::Learnable(0.0), Aggregate::Sum, &device().autodiff());
 }
 
 #[test]
 fn a_graph_scores_the_same_whatever_else_is_in_its_batch() {
-    let device = Device::flex();
+    let device = device();
     let x = values(ramp::<2>([10, 5], &device));
     for (readout, jumping) in READOUTS.into_iter().zip(JUMPINGS) {
         let model = init(&GinConfig { readout, jumping, ..config() }, &device);
@@ -228,7 +228,7 @@ fn a_graph_scores_the_same_whatever_else_is_in_its_batch() {
 /// A batch of nothing but graphs without nodes has scores, and leaves the running statistics alone.
 #[test]
 fn graphs_without_nodes_have_scores() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let model = init(&config(), &device);
     let before = parameters(&model);
     let x = Tensor::<2>::zeros([0, 5], &device);
@@ -244,7 +244,7 @@ fn graphs_without_nodes_have_scores() {
 
 #[test]
 fn a_single_node_is_normalised_without_harm() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let model = init(&config(), &device);
     let scores = model.forward(&upload(&[vec![vec![]]], &device), ramp([1, 5], &device), &ctx(Mode::Train));
     assert!(values(scores).iter().all(|score| score.is_finite()));
@@ -253,7 +253,7 @@ fn a_single_node_is_normalised_without_harm() {
 
 #[test]
 fn running_statistics_are_those_of_the_batches() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let config = GinConfig { n_layers: 1, mlp_layers: 1, ..config() };
     let model = init(&config, &device);
     let graphs = upload(&five(), &device);
@@ -283,7 +283,7 @@ fn running_statistics_are_those_of_the_batches() {
 
 #[test]
 fn a_score_s_mask_belongs_to_its_graph() {
-    let device = Device::flex();
+    let device = device();
     let config = GinConfig { norm: Norm::None, jumping: Jumping::Last, dropout: 0.5, ..config() };
     let model = init(&config, &device);
     let (one, two): (Graph, Graph) = (vec![vec![1], vec![0]], vec![vec![], vec![0], vec![1]]);
@@ -309,7 +309,7 @@ fn a_score_s_mask_belongs_to_its_graph() {
 
 #[test]
 fn the_simplified_model_is_the_tutorials() {
-    let device = Device::flex();
+    let device = device();
     let model = GinConfig::simplified(1, 16, 2).init(RngKey::new(0), &device).expect("valid");
     let shapes: Vec<(String, usize)> =
         parameters(&model).into_iter().map(|(name, all)| (name, all.len())).collect();
@@ -339,7 +339,7 @@ fn the_simplified_model_is_the_tutorials() {
 fn step_bits(n_threads: usize) -> Vec<u32> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().expect("the pool should start");
     pool.install(|| {
-        let device = Device::flex().autodiff();
+        let device = device().autodiff();
         let ring = |n: u32| (0..n).map(|node| vec![(node + 1) % n, (node + n - 1) % n]).collect::<Graph>();
         let graphs: Vec<Graph> = (0..2000).map(|graph| ring(10 + graph % 30)).collect();
         let n_nodes = graphs.iter().map(Vec::len).sum::<usize>();

@@ -4,7 +4,7 @@
 mod common;
 
 use burn::tensor::Device;
-use kiln_kernels::testing::values;
+use kiln_kernels::testing::{device, values};
 use kiln_nn::{Epsilon, Gin, GinConfig, MlpConfig, Norm};
 use kiln_sample::RngKey;
 
@@ -21,7 +21,7 @@ fn init(device: &Device) -> Gin {
 
 #[test]
 fn the_key_alone_decides_the_initial_weights() {
-    let device = Device::flex();
+    let device = device();
     let one = parameters(&init(&device));
     assert_eq!(one, parameters(&init(&device.clone().autodiff())));
     assert_ne!(one, parameters(&config().init(RngKey::new(4), &device).expect("valid")));
@@ -47,7 +47,7 @@ fn the_key_alone_decides_the_initial_weights() {
 /// The test vectors of `docs/rng.md`, which were computed by another program.
 #[test]
 fn initial_weights_are_as_documented() {
-    let model = GinConfig::paper(7, 64, 2).init(RngKey::new(0), &Device::flex()).expect("valid");
+    let model = GinConfig::paper(7, 64, 2).init(RngKey::new(0), &device()).expect("valid");
     let first = &model.layers[0].conv.mlp.linears[0];
     assert_eq!(values(first.weight.val())[..3], [0.167_893_9, -0.342_063_25, -0.215_931_25]);
     assert_eq!(values(first.bias.val())[..3], [-0.197_707_31, -0.175_555_47, 0.183_785_1]);
@@ -56,7 +56,7 @@ fn initial_weights_are_as_documented() {
 
 #[test]
 fn bad_configurations_are_refused() {
-    let device = Device::flex();
+    let device = device();
     let good = config();
     let cases = [
         (GinConfig { d_in: 0, ..good.clone() }, "d_in is 0, expected 1 to 1048576"),
@@ -83,7 +83,7 @@ fn an_mlp_names_its_own_fields() {
         (MlpConfig { n_layers: 0, ..good }, "n_layers is 0, expected 1 to 1048576"),
     ];
     for (config, message) in cases {
-        let error = config.init(RngKey::new(0), &Device::flex()).expect_err("the configuration is invalid");
+        let error = config.init(RngKey::new(0), &device()).expect_err("the configuration is invalid");
         assert_eq!(error.to_string(), message);
     }
 }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::testing::{check_close, values};
+use kiln_kernels::testing::{check_close, device, values};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Exchange, GcnConfig, Mode, Naming, SageConfig, load_safetensors};
 use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Scratch, Seeds};
 
@@ -49,7 +49,7 @@ fn check<M: BlockModel + Exchange>(mut model: M, name: &str, naming: Naming, sam
         let row = |width: usize, node: &NodeId| node.index() * width..(node.index() + 1) * width;
         let srcs = sampled.blocks[0].srcs().iter();
         let x: Vec<f32> = srcs.flat_map(|node| features[row(widths[0], node)].to_vec()).collect();
-        let device = Device::flex();
+        let device = device();
         let x = TensorData::new(x, [sampled.blocks[0].n_src(), widths[0]]);
         let blocks: Vec<_> = sampled.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
         let got = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
@@ -70,7 +70,7 @@ fn check_sage(name: &str, naming: Naming) {
         input_dropout: 0.5,
         dropout: 0.5,
     };
-    let model = config.init(RngKey::new(0), &Device::flex()).unwrap();
+    let model = config.init(RngKey::new(0), &device()).unwrap();
     let graph = CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap();
     check(model, name, naming, &FullNeighbors::new(Arc::new(graph), 2));
 }
@@ -89,7 +89,7 @@ fn sage_with_weights_as_in_dgl() {
 fn gcn_with_weights_as_in_pyg() {
     let Expected { n_nodes, srcs, dsts, widths: [d_in, hidden, n_classes], .. } = expected();
     let config = GcnConfig { d_in, hidden, n_classes, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
-    let model = config.init(RngKey::new(0), &Device::flex()).unwrap();
+    let model = config.init(RngKey::new(0), &device()).unwrap();
     let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
     let sampler = FullNeighbors::new(Arc::new(graph), 2).carry_weights().unwrap();
     check(model, "gcn_pyg", Naming::Pyg, &sampler);

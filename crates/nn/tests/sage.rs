@@ -7,7 +7,7 @@ mod glorot;
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-use kiln_kernels::testing::{check_close, check_layer, ramp, values};
+use kiln_kernels::testing::{check_close, check_layer, device, ramp, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Error, Mode, Sage, SageConfig, SageConvConfig};
 use kiln_sample::RngKey;
@@ -55,7 +55,7 @@ fn model(aggregate: Aggregate, seed: u64, device: &Device) -> Sage {
 
 #[test]
 fn a_layer_computes_its_formula() {
-    let device = Device::flex();
+    let device = device();
     let x: Tensor<2> = ramp([6, 4], &device);
     let block = DeviceBlock::upload(&wide(), &device);
     for aggregate in AGGREGATES {
@@ -90,7 +90,7 @@ fn a_layer_computes_its_formula() {
 
 #[test]
 fn projecting_first_changes_only_the_rounding() {
-    let device = Device::flex();
+    let device = device();
     // All nodes are destinations, so a narrower output makes it cheaper to project first.
     let full = DeviceBlock::upload(&block(vec![0, 1, 2, 3], &[&[1, 2], &[0], &[], &[1, 3, 3]]), &device);
     let x: Tensor<2> = ramp([4, 8], &device);
@@ -108,7 +108,7 @@ fn projecting_first_changes_only_the_rounding() {
 
 #[test]
 fn layers_pass_the_layer_check() {
-    let device = Device::flex();
+    let device = device();
     for aggregate in AGGREGATES {
         for (d_in, d_out) in [(4, 6), (6, 2)] {
             let config = SageConvConfig { d_in, d_out, aggregate };
@@ -120,7 +120,7 @@ fn layers_pass_the_layer_check() {
 
 #[test]
 fn gradients_of_parameters_are_right() {
-    let device = Device::flex().autodiff();
+    let device = device().autodiff();
     let block = DeviceBlock::upload(&wide(), &device);
     let x: Tensor<2> = ramp([6, 4], &device);
     for aggregate in AGGREGATES {
@@ -146,7 +146,7 @@ fn gradients_of_parameters_are_right() {
 
 #[test]
 fn a_model_has_these_shapes() {
-    let device = Device::flex();
+    let device = device();
     let blocks = [DeviceBlock::upload(&wide(), &device), DeviceBlock::upload(&narrow(), &device)];
     for aggregate in AGGREGATES {
         let model = model(aggregate, 0, &device);
@@ -159,14 +159,14 @@ fn a_model_has_these_shapes() {
 #[test]
 #[should_panic(expected = "1 blocks for a model of 2 layers")]
 fn a_missing_block_is_refused() {
-    let device = Device::flex();
+    let device = device();
     let blocks = [DeviceBlock::upload(&wide(), &device)];
     let _ = model(Aggregate::Mean, 0, &device).forward(&blocks, ramp([6, 5], &device), &ctx(Mode::Eval));
 }
 
 #[test]
 fn evaluation_has_no_dropout_and_training_has() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&wide(), &device);
     let model = model(Aggregate::Mean, 0, &device);
     let run = |ctx: &Ctx| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
@@ -181,7 +181,7 @@ fn evaluation_has_no_dropout_and_training_has() {
 
 #[test]
 fn input_dropout_masks_the_features_of_the_first_layer() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&wide(), &device);
     let plain = SageConfig { dropout: 0.0, ..config(Aggregate::Mean) };
     let masked = SageConfig { input_dropout: 0.25, ..plain.clone() };
@@ -199,7 +199,7 @@ fn input_dropout_masks_the_features_of_the_first_layer() {
 
 #[test]
 fn the_last_layer_has_neither_relu_nor_dropout() {
-    let device = Device::flex();
+    let device = device();
     let block = DeviceBlock::upload(&narrow(), &device);
     let model = model(Aggregate::Mean, 0, &device);
     let x: Tensor<2> = ramp([3, 7], &device);
@@ -210,7 +210,7 @@ fn the_last_layer_has_neither_relu_nor_dropout() {
 
 #[test]
 fn the_key_alone_decides_the_initial_weights() {
-    let device = Device::flex();
+    let device = device();
     let one = parameters(&model(Aggregate::Mean, 3, &device));
     assert_eq!(one, parameters(&model(Aggregate::Mean, 3, &device.clone().autodiff())));
     assert_ne!(one, parameters(&model(Aggregate::Mean, 4, &device)));
@@ -224,7 +224,7 @@ fn the_key_alone_decides_the_initial_weights() {
 #[test]
 fn initial_weights_are_as_documented() {
     let config = SageConfig { d_in: 128, hidden: 256, n_classes: 49, n_layers: 3, ..config(Aggregate::Mean) };
-    let model = config.init(RngKey::new(0), &Device::flex()).expect("the configuration is valid");
+    let model = config.init(RngKey::new(0), &device()).expect("the configuration is valid");
     let first = values(model.layers[0].weight_self.val());
     assert_eq!(first[..4], [0.078_525_186, -0.159_985_42, -0.100_992_59, 0.101_944_65]);
     let last = values(model.layers[2].weight_neigh.val());
@@ -233,7 +233,7 @@ fn initial_weights_are_as_documented() {
 
 #[test]
 fn parameters_have_these_names_in_this_order() {
-    let all = parameters(&model(Aggregate::Max, 0, &Device::flex()));
+    let all = parameters(&model(Aggregate::Max, 0, &device()));
     let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
         "layers.0.weight_self",
@@ -248,7 +248,7 @@ fn parameters_have_these_names_in_this_order() {
 
 #[test]
 fn bad_configurations_are_refused() {
-    let device = Device::flex();
+    let device = device();
     let good = config(Aggregate::Mean);
     let cases = [
         (SageConfig { d_in: 0, ..good.clone() }, "d_in is 0, expected 1 to 1048576"),
@@ -280,7 +280,7 @@ fn bad_configurations_are_refused() {
 fn gradient_bits(n_threads: usize) -> Vec<u32> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().expect("the pool should start");
     pool.install(|| {
-        let device = Device::flex().autodiff();
+        let device = device().autodiff();
         let n_dst = 40_000_u32;
         let in_srcs: Vec<Vec<u32>> =
             (0..n_dst).map(|dst| (0..dst % 5).map(|k| (dst * 7 + k * 31) % 50_000).collect()).collect();
@@ -320,7 +320,7 @@ fn a_step_has_the_same_bits_for_any_number_of_threads() {
 #[test]
 fn a_layer_alone_gives_what_the_whole_graph_gives() {
     // Layer-wise evaluation in two halves equals one block of all nodes.
-    let device = Device::flex();
+    let device = device();
     let model = model(Aggregate::Sum, 2, &device);
     let x = values(ramp::<2>([4, 5], &device));
     let rows = |nodes: &[usize]| {

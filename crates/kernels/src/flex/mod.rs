@@ -97,6 +97,10 @@ impl BlockOps for Flex {
         reference::dst_rows(&block, x)
     }
 
+    fn expand(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::neighbor_sum_adjoint(&block, x)
+    }
+
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
         direct_or_reference!(x, reference::dropout::<Self>(x, nodes, key, keep), {
             let nodes = node_ids(&nodes);
@@ -385,5 +389,8 @@ fn by_src(block: &Adjacency<Flex>) -> Segments<'_> {
 }
 
 fn transposed(block: &Adjacency<Flex>) -> &Transposed {
-    block.by_source(cast_slice(ints(&block.indptr)), cast_slice(ints(&block.indices)))
+    let list = || {
+        Transposed::of_edges(cast_slice(ints(&block.indptr)), cast_slice(ints(&block.indices)), block.n_src)
+    };
+    block.by_source.host_or(list)
 }

@@ -1,0 +1,157 @@
+//! Keyed dropout, alone or behind a ReLU, and the gradient of the latter.
+//!
+//! ```text
+//! out[r, c] = scale * x[r, c]    where word c % 4 of draw4(nodes[r], c / 4) >= threshold, and 0 elsewhere
+//! ```
+//!
+//! * *Contract.* `out` is overwritten. Which values stay is decided in whole numbers: the mask is the host's, bit for bit
+//!   (`docs/rng.md`). Where nothing is dropped, nothing is drawn and nodes are not read.
+//! * *Who computes what.* A unit has four neighbouring columns of a row, which share one group of draws, where the width
+//!   is a multiple of four; otherwise one column, and draws the group for it alone.
+//! * *Cost.* Bound by memory: `2 F b` bytes a row (the gradient: `3 F b`). A group of draws is 7 rounds of 4
+//!   multiplications.
+
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+use kiln_sample::RngKey;
+
+use crate::cube::launch::{self, Rows};
+use crate::cube::philox::{draw4, word};
+use crate::ops::Keep;
+
+/// What decides which values stay.
+#[derive(CubeType, CubeLaunch)]
+struct Mask {
+    key_low: u32,
+    key_high: u32,
+    threshold: u32,
+    scale: f32,
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn dropout_kernel<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    nodes: &[u32],
+    out: &mut [Vector<F, N>],
+    mask: &Mask,
+    width: usize,
+    stride: usize,
+    #[comptime] has_relu: bool,
+    #[comptime] is_masked: bool,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let row = ABSOLUTE_POS / width;
+    let column = ABSOLUTE_POS % width;
+    let mut value = Vector::<f32, N>::cast_from(x[row * stride + column]);
+    if comptime!(has_relu) {
+        let zero = Vector::<f32, N>::zeroed();
+        value = select_many(value.less_than(&zero), zero, value);
+    }
+    if comptime!(is_masked) {
+        let first = column as u32 * (N::value() as u32);
+        let words = draw4(mask.key_low, mask.key_high, nodes[row], first / 4);
+        #[unroll]
+        for lane in 0..N::value() {
+            let kept = word(&words, (first + lane as u32) % 4) >= mask.threshold;
+            value.insert(lane, select(kept, value.extract(lane) * mask.scale, f32::new(0.0)));
+        }
+    }
+    out[ABSOLUTE_POS] = Vector::cast_from(value);
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn relu_dropout_adjoint_kernel<F: Float, N: Size>(
+    output: &[Vector<F, N>],
+    grad: &[Vector<F, N>],
+    out: &mut [Vector<F, N>],
+    width: usize,
+    output_stride: usize,
+    grad_stride: usize,
+    scale: f32,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let row = ABSOLUTE_POS / width;
+    let column = ABSOLUTE_POS % width;
+    let zero = Vector::<f32, N>::zeroed();
+    let output = Vector::<f32, N>::cast_from(output[row * output_stride + column]);
+    let grad = Vector::<f32, N>::cast_from(grad[row * grad_stride + column]) * Vector::new(scale);
+    out[ABSOLUTE_POS] = Vector::cast_from(select_many(output.less_equal(&zero), zero, grad));
+}
+
+/// `[n, d], [n] -> [n, d]`: dropout, behind a ReLU or alone.
+pub(super) fn dropout(
+    x: CubeTensor,
+    nodes: CubeTensor,
+    key: RngKey,
+    keep: Keep,
+    has_relu: bool,
+) -> CubeTensor {
+    let x = Rows::of(x);
+    let (n_rows, width) = (x.n_rows(), x.width());
+    let out = Rows::new(x.tensor(), n_rows, width, x.tensor().dtype);
+    if n_rows * width == 0 {
+        return out.into_tensor();
+    }
+    let is_masked = !keep.is_everything();
+    let vector_size = match x.vector_size(&[width]) {
+        // A group of draws has four words.
+        size if is_masked && size >= 4 => 4,
+        _ if is_masked => 1,
+        size => size,
+    };
+    let [key_low, key_high] = key.words();
+    let mask = MaskLaunch::new(key_low, key_high, keep.threshold(), keep.scale());
+    let (count, dim) = launch::units(x.tensor(), n_rows * width / vector_size);
+    dropout_kernel::launch(
+        &x.tensor().client,
+        count,
+        dim,
+        launch::address(&[x.tensor(), out.tensor()]),
+        vector_size,
+        x.buffer(vector_size),
+        launch::buffer(&into_contiguous(nodes)),
+        out.buffer(vector_size),
+        mask,
+        width / vector_size,
+        x.stride / vector_size,
+        has_relu,
+        is_masked,
+        launch::element(x.tensor()),
+    );
+    out.into_tensor()
+}
+
+/// `[n, d], [n, d] -> [n, d]`: what flows back through a ReLU with dropout that gave `output`.
+pub(super) fn relu_dropout_adjoint(output: CubeTensor, grad: CubeTensor, keep: Keep) -> CubeTensor {
+    let (output, grad) = (Rows::of(output), Rows::of(grad));
+    let (n_rows, width) = (grad.n_rows(), grad.width());
+    let out = Rows::new(grad.tensor(), n_rows, width, grad.tensor().dtype);
+    if n_rows * width == 0 {
+        return out.into_tensor();
+    }
+    let vector_size = output.vector_size(&[width]).min(grad.vector_size(&[width]));
+    let (count, dim) = launch::units(grad.tensor(), n_rows * width / vector_size);
+    relu_dropout_adjoint_kernel::launch(
+        &grad.tensor().client,
+        count,
+        dim,
+        launch::address(&[output.tensor(), grad.tensor(), out.tensor()]),
+        vector_size,
+        output.buffer(vector_size),
+        grad.buffer(vector_size),
+        out.buffer(vector_size),
+        width / vector_size,
+        output.stride / vector_size,
+        grad.stride / vector_size,
+        keep.scale(),
+        launch::element(grad.tensor()),
+    );
+    out.into_tensor()
+}

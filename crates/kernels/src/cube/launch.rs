@@ -1,0 +1,130 @@
+//! What kernels need to be launched: their arguments' memory, the width of their vectors, and their types.
+
+use burn::tensor::{DType, Shape};
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::calculate_cube_count_elemwise;
+use cubecl::ir::ElemType;
+use cubecl::prelude::*;
+
+/// A matrix whose rows lie in line, each so many values after the one before.
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    tensor: CubeTensor,
+    /// Values from the start of a row to the start of the next.
+    pub(super) stride: usize,
+}
+
+impl Rows {
+    /// Copies the tensor if its columns are not one after the other.
+    pub(super) fn of(tensor: CubeTensor) -> Self {
+        let in_line = tensor.meta.strides()[1] == 1 && !tensor.meta.is_tiled();
+        let tensor = if in_line { tensor } else { into_contiguous(tensor) };
+        let stride = tensor.meta.strides()[0];
+        Self { tensor, stride }
+    }
+
+    /// New rows on the device of a tensor, one after the other, not yet written.
+    pub(super) fn new(like: &CubeTensor, n_rows: usize, width: usize, dtype: DType) -> Self {
+        let shape = Shape::new([n_rows, width]);
+        Self::of(empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype))
+    }
+
+    pub(super) fn tensor(&self) -> &CubeTensor {
+        &self.tensor
+    }
+
+    pub(super) fn into_tensor(self) -> CubeTensor {
+        self.tensor
+    }
+
+    pub(super) fn n_rows(&self) -> usize {
+        self.tensor.meta.shape()[0]
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.tensor.meta.shape()[1]
+    }
+
+    /// The values as vectors of so many, the gaps between rows included.
+    pub(super) fn buffer(&self, vector_size: usize) -> BufferArg {
+        let n_values = match self.n_rows() {
+            0 => 0,
+            n_rows => (n_rows - 1) * self.stride + self.width(),
+        };
+        // SAFETY: the tensor's memory holds its last value, and no more is claimed.
+        unsafe { BufferArg::from_raw_parts(self.tensor.handle.clone(), n_values / vector_size) }
+    }
+
+    /// The largest vector that the device reads at once and whose places divide rows at these columns.
+    pub(super) fn vector_size(&self, columns: &[usize]) -> usize {
+        vector_size(&self.tensor, &[&[self.stride], columns].concat())
+    }
+}
+
+/// The largest vector that the device reads at once from this tensor's memory and that divides all of these.
+pub(super) fn vector_size(tensor: &CubeTensor, divided: &[usize]) -> usize {
+    let n_bytes = tensor.dtype.size();
+    // A view of a part of a larger tensor may start anywhere.
+    let first = tensor.handle.offset_start.unwrap_or(0) as usize / n_bytes;
+    let fits = |size: &usize| first % size == 0 && divided.iter().all(|values| values % size == 0);
+    tensor.client.io_optimized_vector_sizes(n_bytes).filter(fits).max().unwrap_or(1)
+}
+
+/// How many cubes of how many units run for so many units on the device of a tensor, a few more perhaps.
+pub(super) fn units(tensor: &CubeTensor, n_units: usize) -> (CubeCount, CubeDim) {
+    let dim = CubeDim::new(&tensor.client, n_units);
+    (calculate_cube_count_elemwise(&tensor.client, n_units, dim), dim)
+}
+
+/// The numbers that places in all of these need. A unit for each value needs no more.
+pub(super) fn address(tensors: &[&CubeTensor]) -> AddressType {
+    // Of a view with gaps the places count, of a row that stands for many the values.
+    let n_places = |tensor: &&CubeTensor| {
+        tensor.meta.num_elements().max(tensor.handle.size() as usize / tensor.dtype.size())
+    };
+    AddressType::from_len(tensors.iter().map(n_places).max().unwrap_or(0))
+}
+
+/// A tensor whose values are one after the other, as an argument.
+pub(super) fn buffer(tensor: &CubeTensor) -> BufferArg {
+    vectors(tensor, 1)
+}
+
+/// The same as vectors of so many.
+pub(super) fn vectors(tensor: &CubeTensor, vector_size: usize) -> BufferArg {
+    let n_vectors = tensor.meta.num_elements() / vector_size;
+    // SAFETY: the tensor's memory holds its values.
+    unsafe { BufferArg::from_raw_parts(tensor.handle.clone(), n_vectors) }
+}
+
+/// The element type as kernels call it.
+///
+/// # Panics
+/// For types that no kernel has.
+pub(super) fn element(tensor: &CubeTensor) -> ElemType {
+    match tensor.dtype {
+        DType::F32 => f32::elem_type_native(),
+        DType::F16 => half::f16::elem_type_native(),
+        DType::BF16 => half::bf16::elem_type_native(),
+        other => panic!("no kernel has the element type {other:?}"),
+    }
+}
+
+/// Copies numbers to the device of a tensor, as an index tensor.
+pub(super) fn upload(like: &CubeTensor, values: &[u32]) -> CubeTensor {
+    let handle = like.client.create_from_slice(bytemuck::cast_slice(values));
+    let shape = Shape::new([values.len()]);
+    CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, handle, DType::I32)
+}
+
+/// Reads an index tensor back, which waits for all that was launched before.
+///
+/// # Panics
+/// When the device fails: kernels' failures surface here.
+pub(super) fn read(tensor: &CubeTensor) -> Vec<u32> {
+    let bytes = tensor.client.read_one(tensor.handle.clone());
+    let bytes = bytes.expect("a device should give back what it holds");
+    bytemuck::pod_collect_to_vec(&bytes[..4 * tensor.meta.num_elements()])
+}

@@ -1,0 +1,87 @@
+//! The programs on another device: that of the environment variable `KILN_DEVICE`, or CubeCL's CPU runtime where the build
+//! has it: losses agree with the processor's.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Losses after a few steps: sums in other orders, rounded otherwise, and what a step makes of that.
+const LOSS_TOLERANCE: f64 = 1e-3;
+
+fn run(program: &str, flags: &str) -> Output {
+    Command::new(program).args(flags.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The device that is compared with the processor, if there is one.
+fn device() -> Option<String> {
+    let named = std::env::var("KILN_DEVICE").ok().filter(|name| name != "cpu");
+    named.or(cfg!(feature = "cube-cpu").then(|| "cube-cpu".into()))
+}
+
+/// Each epoch's losses in training and validation.
+fn losses(program: &str, flags: &str, device: &str, out: &Path) -> Vec<[f64; 2]> {
+    let out = out.join(device);
+    let output = run(program, &format!("{flags} --device {device} --out {}", out.display()));
+    assert!(output.status.success(), "{program} {flags} on {device}: {}", text(&output.stderr));
+    let rows = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
+    rows.map(|row| ["train_loss", "val_loss"].map(|key| row[key].as_f64().unwrap())).collect()
+}
+
+fn check(program: &str, flags: &str) {
+    let Some(device) = device() else {
+        // Past the harness, which keeps what a test that passes prints.
+        let skip = format!("kiln-skip: gpu: {program}: KILN_DEVICE names no other device");
+        return writeln!(std::io::stdout(), "{skip}").unwrap();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let [expected, got] = ["cpu", &device].map(|device| losses(program, flags, device, folder.path()));
+    assert_eq!(got.len(), expected.len());
+    for (epoch, (got, expected)) in got.iter().flatten().zip(expected.iter().flatten()).enumerate() {
+        let error = (got - expected).abs() / expected.abs();
+        assert!(error < LOSS_TOLERANCE, "loss {epoch} of {program} on {device}: {got}, expected {expected}");
+    }
+}
+
+#[test]
+fn node_classification_trains_there() {
+    let flags = "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1";
+    check(env!("CARGO_BIN_EXE_node_classification"), flags);
+    check(env!("CARGO_BIN_EXE_node_classification"), &format!("{flags} --model gcn --ranks 2"));
+}
+
+#[test]
+fn graph_classification_trains_there_on_two_ranks_of_one_device() {
+    let flags = "--batch-size 32 --epochs 2 --ranks 2";
+    check(env!("CARGO_BIN_EXE_graph_classification"), flags);
+    check(env!("CARGO_BIN_EXE_graph_classification"), &format!("{flags} --model gin --hidden 16"));
+}
+
+#[test]
+fn a_custom_sampler_trains_there_on_two_ranks_of_one_device() {
+    let flags = "--data sbm --hidden 16 --batch-size 512 --epochs 1 --ranks 2 --rule low-degree";
+    check(env!("CARGO_BIN_EXE_custom_sampler"), flags);
+}
+
+#[test]
+fn a_device_that_is_not_there_ends_the_program_with_what_was_looked_for() {
+    for (name, is_built) in [("cuda:99", cfg!(feature = "cuda")), ("wgpu:99", cfg!(feature = "wgpu"))] {
+        let output =
+            run(env!("CARGO_BIN_EXE_node_classification"), &format!("--data sbm --epochs 1 --device {name}"));
+        assert!(!output.status.success());
+        let said = text(&output.stderr);
+        let feature = name.split(':').next().unwrap();
+        let expected = match is_built {
+            true => format!("there is no `{name}`"),
+            false => format!("`{name}` needs the feature `{feature}`"),
+        };
+        assert!(said.contains(&expected), "{said}");
+    }
+}
