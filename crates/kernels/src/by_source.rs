@@ -14,10 +14,15 @@ pub(crate) struct BySource {
 impl BySource {
     /// With what a block carries.
     pub(crate) fn of(carried: Option<Transposed>) -> Self {
-        Self { host: carried.map_or_else(OnceLock::new, OnceLock::from), ..Self::default() }
+        Self {
+            host: carried.map_or_else(OnceLock::new, OnceLock::from),
+            #[cfg(feature = "cube")]
+            device: OnceLock::new(),
+        }
     }
 
     /// The list on the host, if it has been made.
+    #[cfg(any(test, feature = "cube"))]
     pub(crate) fn host(&self) -> Option<&Transposed> {
         self.host.get()
     }

@@ -68,7 +68,9 @@ pub(super) fn vector_size(tensor: &CubeTensor, divided: &[usize]) -> usize {
     let n_bytes = tensor.dtype.size();
     // A view of a part of a larger tensor may start anywhere.
     let first = tensor.handle.offset_start.unwrap_or(0) as usize / n_bytes;
-    let fits = |size: &usize| first % size == 0 && divided.iter().all(|values| values % size == 0);
+    let fits = |size: &usize| {
+        first.is_multiple_of(*size) && divided.iter().all(|values| values.is_multiple_of(*size))
+    };
     tensor.client.io_optimized_vector_sizes(n_bytes).filter(fits).max().unwrap_or(1)
 }
 

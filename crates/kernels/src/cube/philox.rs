@@ -40,7 +40,7 @@ pub(super) fn draw4(key_low: u32, key_high: u32, node: u32, group: u32) -> Words
 /// One of them.
 #[cube]
 pub(super) fn word(words: &Words, number: u32) -> u32 {
-    let low = select(number % 2 == 0, words.a, words.b);
-    let high = select(number % 2 == 0, words.c, words.d);
+    let low = select(number & 1 == 0, words.a, words.b);
+    let high = select(number & 1 == 0, words.c, words.d);
     select(number < 2, low, high)
 }

@@ -37,6 +37,7 @@ pub(super) struct Segments {
 
 /// What each row is multiplied by.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "one is made for a launch, and gone after it")]
 pub(super) enum Factor {
     One,
     /// A number for each position.
@@ -179,7 +180,7 @@ fn finish<F: Float, N: Size>(
 ) {
     let mut sum = sum;
     if comptime!(shape.is_mean) {
-        sum = sum / Vector::new(f32::cast_from(max(n_positions, 1u32)));
+        sum /= Vector::new(f32::cast_from(max(n_positions, 1u32)));
     }
     match comptime!(shape.own) {
         OwnKind::Nothing => {
@@ -219,10 +220,8 @@ fn segment_sum<F: Float, N: Size>(
     }
     let start = indptr[segment];
     let end = indptr[segment + 1];
-    if comptime!(shape.splits) {
-        if end - start > CHUNK {
-            terminate!();
-        }
+    if comptime!(shape.splits) && end - start > CHUNK {
+        terminate!();
     }
     let sum = sum_of::<F, N>(rows, items, factors, sizes, start, end, column, shape.factor);
     finish::<F, N>(rows, out, sizes, segment, column, sum, end - start, shape);
@@ -273,12 +272,10 @@ fn chunk_sums<F: Float, N: Size>(
         let first_end = min(indptr[first + 1], end);
         parts[place] = sum_of::<F, N>(rows, items, factors, sizes, start, first_end, column, shape.factor);
     }
-    if last != first {
-        if indptr[last + 1] - indptr[last] > CHUNK {
-            let last_start = indptr[last];
-            parts[place + sizes.width] =
-                sum_of::<F, N>(rows, items, factors, sizes, last_start, end, column, shape.factor);
-        }
+    if last != first && indptr[last + 1] - indptr[last] > CHUNK {
+        let last_start = indptr[last];
+        parts[place + sizes.width] =
+            sum_of::<F, N>(rows, items, factors, sizes, last_start, end, column, shape.factor);
     }
 }
 
