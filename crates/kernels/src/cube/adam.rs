@@ -6,7 +6,6 @@
 //! * *Cost.* Bound by memory: 12 bytes a value for each mean, 16 for the parameters.
 
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -61,7 +60,7 @@ fn parameters_kernel<N: Size>(
 /// `means * decay + values * (1 - decay)`, or of the values' squares.
 pub(super) fn decayed(means: CubeTensor, values: CubeTensor, decay: f32, squares: bool) -> CubeTensor {
     let [means, values] = [means, values].map(into_contiguous);
-    let out = new_like(&means);
+    let out = launch::new_tensor(&means, means.meta.shape().clone(), means.dtype);
     if let Some((vector_size, count, dim)) = vectors(&[&means, &values]) {
         let [old, values, new] = [&means, &values, &out].map(|tensor| launch::vectors(tensor, vector_size));
         decay_kernel::launch(&means.client, count, dim, vector_size, old, values, new, decay, squares);
@@ -77,7 +76,7 @@ pub(super) fn parameters(
     step: &AdamStep,
 ) -> CubeTensor {
     let [values, means, squares] = [values, means, mean_squares].map(into_contiguous);
-    let out = new_like(&values);
+    let out = launch::new_tensor(&values, values.meta.shape().clone(), values.dtype);
     if let Some((vector_size, count, dim)) = vectors(&[&values, &means, &squares]) {
         let numbers = StepLaunch::new(step.kept(), step.rate(), step.scale(), step.scaled_epsilon());
         let [old, means, squares, new] =
@@ -86,11 +85,6 @@ pub(super) fn parameters(
         parameters_kernel::launch(client, count, dim, vector_size, old, means, squares, new, numbers);
     }
     out
-}
-
-fn new_like(tensor: &CubeTensor) -> CubeTensor {
-    let (client, device) = (tensor.client.clone(), tensor.device.clone());
-    empty_device_contiguous_dtype(client, device, tensor.meta.shape().clone(), tensor.dtype)
 }
 
 /// The size of vectors that these arrays of equal lengths have, and what runs for them; nothing for no values.

@@ -10,7 +10,6 @@
 //!   as many reads of `indptr` as its length has binary digits.
 
 use burn::tensor::Shape;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -51,9 +50,7 @@ fn edge_dots_kernel<F: Float, N: Size>(
 pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor) -> CubeTensor {
     let (x, grad) = (Rows::of(x), Rows::of(grad));
     let tensor = x.tensor();
-    let shape = Shape::new([by_dst.n_positions]);
-    let (client, device) = (tensor.client.clone(), tensor.device.clone());
-    let out = empty_device_contiguous_dtype(client, device, shape, tensor.dtype);
+    let out = launch::new_tensor(tensor, Shape::new([by_dst.n_positions]), tensor.dtype);
     if by_dst.n_positions == 0 {
         return out;
     }

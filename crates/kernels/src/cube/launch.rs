@@ -27,8 +27,7 @@ impl Rows {
 
     /// New rows on the device of a tensor, one after the other, not yet written.
     pub(super) fn new(like: &CubeTensor, n_rows: usize, width: usize, dtype: DType) -> Self {
-        let shape = Shape::new([n_rows, width]);
-        Self::of(empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype))
+        Self::of(new_tensor(like, Shape::new([n_rows, width]), dtype))
     }
 
     pub(super) fn tensor(&self) -> &CubeTensor {
@@ -61,6 +60,11 @@ impl Rows {
     pub(super) fn vector_size(&self, columns: &[usize]) -> usize {
         vector_size(&self.tensor, &[&[self.stride], columns].concat())
     }
+}
+
+/// A new tensor on the device of another, its values one after the other, not yet written.
+pub(super) fn new_tensor(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
+    empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)
 }
 
 /// The largest vector that the device reads at once from this tensor's memory and that divides all of these.

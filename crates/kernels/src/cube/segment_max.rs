@@ -12,9 +12,8 @@
 //! * *Cost.* Bound by memory: `F b + 4` bytes a position; the gradient reads `F (b + 4) + 8`. A long segment is not split,
 //!   so that it takes as long as its positions one after the other.
 
-use burn::tensor::{DType, Shape};
+use burn::tensor::DType;
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -93,10 +92,7 @@ pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool)
     let rows = Rows::of(x);
     let (width, tensor) = (rows.width(), rows.tensor());
     let out = Rows::new(tensor, segments.n_segments, width, tensor.dtype);
-    let shape = Shape::new([if gives_edges { segments.n_segments } else { 1 }, width]);
-    let edges =
-        empty_device_contiguous_dtype(tensor.client.clone(), tensor.device.clone(), shape, DType::I32);
-    let edges = Rows::of(edges);
+    let edges = Rows::new(tensor, if gives_edges { segments.n_segments } else { 1 }, width, DType::I32);
     if segments.n_segments * width > 0 {
         let vector_size = rows.vector_size(&[width]).min(edges.vector_size(&[width]));
         let (count, dim) = launch::units(tensor, segments.n_segments * width / vector_size);
