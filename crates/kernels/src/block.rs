@@ -4,7 +4,7 @@ use burn::backend::tensor::IntTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType};
 use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
 use bytemuck::cast_vec;
-use kiln_graph::{Block, BlockParts};
+use kiln_graph::{Block, BlockParts, Transposed};
 
 use crate::by_source::BySource;
 
@@ -20,12 +20,7 @@ use crate::by_source::BySource;
 /// A clone shares the device's memory.
 #[derive(Debug, Clone)]
 pub struct DeviceBlock {
-    n_src: usize,
-    n_dst: usize,
-    n_edges: usize,
-    indptr: Tensor<1, Int>,
-    indices: Tensor<1, Int>,
-    by_source: Arc<BySource>,
+    edges: DeviceEdges,
     edge_ids: Tensor<1, Int>,
     weights: Option<Tensor<1>>,
     src_nodes: Tensor<1, Int>,
@@ -43,16 +38,11 @@ impl DeviceBlock {
         check_limit(n_src, "sources");
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
-        let by_source = Arc::new(BySource::of(block.take_transposed()));
+        let carried = block.take_transposed();
         let BlockParts { srcs, indptr, indices, edge_ids, weights } = block.into_parts();
         let src_nodes = upload(cast_vec::<_, u32>(srcs), DType::U32, device);
         Self {
-            n_src,
-            n_dst,
-            n_edges,
-            indptr: upload_u32(indptr, device),
-            indices: upload_u32(cast_vec(indices), device),
-            by_source,
+            edges: DeviceEdges::new(n_src, indptr, cast_vec(indices), carried, device),
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
             dst_nodes: src_nodes.clone().slice(0..n_dst),
@@ -70,17 +60,17 @@ impl DeviceBlock {
 
     /// Number of sources.
     pub fn n_src(&self) -> usize {
-        self.n_src
+        self.edges.n_src
     }
 
     /// Number of destinations.
     pub fn n_dst(&self) -> usize {
-        self.n_dst
+        self.edges.n_dst
     }
 
     /// Number of edges.
     pub fn n_edges(&self) -> usize {
-        self.n_edges
+        self.edges.n_edges
     }
 
     /// Each edge's id in the graph, `[n_edges]`, as i64.
@@ -104,6 +94,43 @@ impl DeviceBlock {
     }
 
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
+        self.edges.adjacency()
+    }
+}
+
+/// Edges on a device, each destination's one after the other: what a block, segments and numbers of rows are to the ops.
+///
+/// A clone shares the device's memory.
+#[derive(Debug, Clone)]
+pub(crate) struct DeviceEdges {
+    pub(crate) n_src: usize,
+    pub(crate) n_dst: usize,
+    pub(crate) n_edges: usize,
+    indptr: Tensor<1, Int>,
+    indices: Tensor<1, Int>,
+    by_source: Arc<BySource>,
+}
+
+impl DeviceEdges {
+    /// Brings edges to a device that tracks no gradients, with their list by source where it is known.
+    pub(crate) fn new(
+        n_src: usize,
+        indptr: Vec<u32>,
+        indices: Vec<u32>,
+        by_source: Option<Transposed>,
+        device: &Device,
+    ) -> Self {
+        Self {
+            n_src,
+            n_dst: indptr.len() - 1,
+            n_edges: indices.len(),
+            indptr: upload_u32(indptr, device),
+            indices: upload_u32(indices, device),
+            by_source: Arc::new(BySource::of(by_source)),
+        }
+    }
+
+    pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
         Adjacency {
             indptr: self.indptr.clone().into_dispatch(),
             indices: self.indices.clone().into_dispatch(),
@@ -115,7 +142,7 @@ impl DeviceBlock {
     }
 }
 
-/// A [`DeviceBlock`]'s edges as a backend sees them; the tensors are i32.
+/// [`DeviceEdges`] as a backend sees them; the tensors are i32.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) struct Adjacency<B: Backend> {
     /// Where each destination's edges start, `[n_dst + 1]`.
@@ -138,7 +165,7 @@ pub(crate) fn check_limit(count: usize, what: &str) {
     assert!(count <= limit, "{count} {what} in a batch, at most {limit}: split it");
 }
 
-pub(crate) fn upload_u32(values: Vec<u32>, device: &Device) -> Tensor<1, Int> {
+fn upload_u32(values: Vec<u32>, device: &Device) -> Tensor<1, Int> {
     upload(cast_vec::<u32, i32>(values), DType::I32, device)
 }
 
@@ -151,7 +178,7 @@ pub(crate) fn upload<E: Element>(values: Vec<E>, dtype: DType, device: &Device) 
 mod tests {
     use super::*;
     use crate::ops;
-    use kiln_graph::{EdgeId, LocalId, NodeId, Transposed};
+    use kiln_graph::{EdgeId, LocalId, NodeId};
 
     fn host() -> Block {
         Block::new(BlockParts {
@@ -170,10 +197,10 @@ mod tests {
         let x = Tensor::<2>::ones([3, 4], &device);
         let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
         let _ = (ops::neighbor_mean(&block, x.clone()) * scale).sum().backward();
-        assert_eq!(block.by_source.host(), None, "the rows have no gradient");
+        assert_eq!(block.edges.by_source.host(), None, "the rows have no gradient");
         let clone = block.clone();
         let _ = ops::neighbor_mean(&clone, x.require_grad()).sum().backward();
-        assert_eq!(block.by_source.host(), Some(&Transposed::of(&host())), "clones share it");
+        assert_eq!(block.edges.by_source.host(), Some(&Transposed::of(&host())), "clones share it");
     }
 
     #[test]
@@ -182,8 +209,8 @@ mod tests {
         carrying.transpose();
         let place = carrying.transposed().map(|transposed| transposed.dsts().as_ptr());
         let block = DeviceBlock::new(carrying, &Device::flex());
-        assert_eq!(block.by_source.host().map(|transposed| transposed.dsts().as_ptr()), place);
-        assert_eq!(block.by_source.host(), Some(&Transposed::of(&host())));
+        assert_eq!(block.edges.by_source.host().map(|transposed| transposed.dsts().as_ptr()), place);
+        assert_eq!(block.edges.by_source.host(), Some(&Transposed::of(&host())));
     }
 
     #[test]
@@ -192,7 +219,7 @@ mod tests {
         let place = host.indices().as_ptr().addr();
         let block = DeviceBlock::new(host, &Device::flex());
         #[expect(clippy::disallowed_methods, reason = "on Flex the data is where the tensor's is")]
-        let data = block.indices.into_data();
+        let data = block.edges.indices.into_data();
         assert_eq!(data.as_bytes().as_ptr().addr(), place);
     }
 }

@@ -1,12 +1,9 @@
-use std::sync::Arc;
-
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor};
 use kiln_graph::{Block, LocalId, NodeId, Transposed};
 
 use crate::DeviceBlock;
-use crate::block::{Adjacency, check_limit, upload, upload_u32};
-use crate::by_source::BySource;
+use crate::block::{Adjacency, DeviceEdges, check_limit, upload};
 
 /// Rows cut into consecutive segments, on a device: the nodes of many graphs, graph after graph.
 ///
@@ -20,13 +17,7 @@ use crate::by_source::BySource;
 ///
 /// A clone shares the device's memory.
 #[derive(Debug, Clone)]
-pub struct DeviceSegments {
-    n_rows: usize,
-    n_segments: usize,
-    offsets: Tensor<1, Int>,
-    rows: Tensor<1, Int>,
-    by_source: Arc<BySource>,
-}
+pub struct DeviceSegments(DeviceEdges);
 
 impl DeviceSegments {
     /// Copies a segmentation to a device: the rows of segment `s` are `offsets[s]..offsets[s + 1]`, none
@@ -41,39 +32,26 @@ impl DeviceSegments {
         if let Some(at) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
             panic!("the offsets fall from {} to {} at segment {at}", offsets[at], offsets[at + 1]);
         }
-        let n_segments = offsets.len() - 1;
-        let n_rows = offsets[n_segments];
+        let n_rows = offsets[offsets.len() - 1];
         check_limit(n_rows as usize, "rows");
+        let (rows, by_row): (Vec<u32>, _) = ((0..n_rows).collect(), by_row(offsets));
         // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
         let device = &device.clone().inner();
-        Self {
-            n_rows: n_rows as usize,
-            n_segments,
-            by_source: Arc::new(BySource::of(Some(by_row(offsets)))),
-            offsets: upload_u32(offsets.to_vec(), device),
-            rows: upload_u32((0..n_rows).collect(), device),
-        }
+        Self(DeviceEdges::new(rows.len(), offsets.to_vec(), rows, Some(by_row), device))
     }
 
     /// Number of rows.
     pub fn n_rows(&self) -> usize {
-        self.n_rows
+        self.0.n_src
     }
 
     /// Number of segments.
     pub fn n_segments(&self) -> usize {
-        self.n_segments
+        self.0.n_dst
     }
 
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
-        Adjacency {
-            indptr: self.offsets.clone().into_dispatch(),
-            indices: self.rows.clone().into_dispatch(),
-            by_source: Arc::clone(&self.by_source),
-            n_src: self.n_rows,
-            n_dst: self.n_segments,
-            n_edges: self.n_rows,
-        }
+        self.0.adjacency()
     }
 }
 
@@ -90,13 +68,7 @@ fn by_row(offsets: &[u32]) -> Transposed {
 ///
 /// A clone shares the device's memory.
 #[derive(Debug, Clone)]
-pub struct DeviceRows {
-    n_rows: usize,
-    len: usize,
-    offsets: Tensor<1, Int>,
-    rows: Tensor<1, Int>,
-    by_source: Arc<BySource>,
-}
+pub struct DeviceRows(DeviceEdges);
 
 impl DeviceRows {
     /// Copies numbers of rows of a matrix of `n_rows` to a device.
@@ -109,40 +81,27 @@ impl DeviceRows {
         if let Some(at) = rows.iter().position(|row| n_rows <= *row as usize) {
             panic!("number {at} is row {} of a matrix of {n_rows} rows", rows[at]);
         }
-        let device = &device.clone().inner();
-        Self {
-            n_rows,
-            len: rows.len(),
-            offsets: upload_u32((0..=rows.len() as u32).collect(), device),
-            rows: upload_u32(rows.to_vec(), device),
-            by_source: Arc::default(),
-        }
+        let offsets = (0..=rows.len() as u32).collect();
+        Self(DeviceEdges::new(n_rows, offsets, rows.to_vec(), None, &device.clone().inner()))
     }
 
     /// Number of rows of the matrix.
     pub fn n_rows(&self) -> usize {
-        self.n_rows
+        self.0.n_src
     }
 
     /// How many rows are gathered.
     pub fn len(&self) -> usize {
-        self.len
+        self.0.n_dst
     }
 
     /// Whether none is gathered.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.0.n_dst == 0
     }
 
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
-        Adjacency {
-            indptr: self.offsets.clone().into_dispatch(),
-            indices: self.rows.clone().into_dispatch(),
-            by_source: Arc::clone(&self.by_source),
-            n_src: self.n_rows,
-            n_dst: self.len,
-            n_edges: self.len,
-        }
+        self.0.adjacency()
     }
 }
 
