@@ -50,7 +50,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-data", normal: &["kiln-graph", "kiln-feature"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
     Row { name: "kiln-dist", normal: &[], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "burn", "burn-cubecl", "cubecl"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "burn", "burn-cubecl", "cubecl"], dev: &[], tensors: Allowed },
     Row { name: "kiln-nn", normal: &["kiln-kernels", "kiln-sample", "burn"], dev: &["kiln-graph"], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-loader", "kiln-feature", "kiln-dist", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },

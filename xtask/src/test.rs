@@ -27,9 +27,9 @@ pub(crate) struct Args {
 }
 
 /// The tests that run on any device, by the name in the environment variable `KILN_DEVICE`.
-const DEVICE_TESTS: [&str; 15] = [
+const DEVICE_TESTS: [&str; 17] = [
     "devices", "ops", "own", "segments", "rows", "gradient", "dropout", "dense", "sage", "gcn", "gin",
-    "gin_init", "exchange", "parity", "norm",
+    "gin_init", "exchange", "parity", "norm", "sampler", "features",
 ];
 
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.

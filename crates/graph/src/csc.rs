@@ -168,6 +168,28 @@ impl Csc {
         self.indptr[dst.index() + 1].saturating_sub(self.indptr[dst.index()])
     }
 
+    /// How many edges begin in each node, in one pass over all edges: how often a node is anybody's neighbour. At most
+    /// `u32::MAX`.
+    ///
+    /// ```
+    /// use kiln_graph::CscBuilder;
+    /// // 0 -> 1 twice, 0 -> 2 and 2 -> 2.
+    /// let graph = CscBuilder::new(4).build(&[0, 0, 2, 0], &[1, 2, 2, 1])?;
+    /// assert_eq!(graph.out_degrees(), [3, 0, 1, 0]);
+    /// # Ok::<(), kiln_graph::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When an edge comes from a node that the graph does not have ([`Csc::validate`]).
+    pub fn out_degrees(&self) -> Vec<u32> {
+        let mut degrees = vec![0_u32; self.n_nodes()];
+        for src in self.indices() {
+            let degree = &mut degrees[src.index()];
+            *degree = degree.saturating_add(1);
+        }
+        degrees
+    }
+
     /// The same graph with its mapped arrays copied into the process's memory; owned ones are shared.
     ///
     /// It costs 4 bytes an edge and 8 bytes a node, and 5 bytes an edge for weights and types. Errors name

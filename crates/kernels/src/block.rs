@@ -58,6 +58,28 @@ impl DeviceBlock {
         Self::new(block.clone(), device)
     }
 
+    /// A block that was sampled on its device.
+    #[cfg(feature = "cube")]
+    pub(crate) fn of_arrays(arrays: crate::cube::HopArrays) -> Self {
+        use crate::cube::{float_tensor, int_tensor};
+        let src_nodes = int_tensor(arrays.srcs);
+        let edges = DeviceEdges {
+            n_src: src_nodes.dims()[0],
+            n_dst: arrays.indptr.meta.num_elements() - 1,
+            n_edges: arrays.indices.meta.num_elements(),
+            indptr: int_tensor(arrays.indptr),
+            indices: int_tensor(arrays.indices),
+            by_source: Arc::default(),
+        };
+        Self {
+            edge_ids: int_tensor(arrays.edge_ids),
+            weights: arrays.weights.map(float_tensor),
+            dst_nodes: src_nodes.clone().slice(0..edges.n_dst),
+            src_nodes,
+            edges,
+        }
+    }
+
     /// Number of sources.
     pub fn n_src(&self) -> usize {
         self.edges.n_src

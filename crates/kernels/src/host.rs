@@ -1,8 +1,8 @@
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Int, Tensor};
 
 /// Reads a float tensor back to the host, row by row, as f32.
 ///
-/// This is the one place where tensors are read: on CubeCL devices Burn's `into_data` gives a view of
+/// This file is the one place where tensors are read: on CubeCL devices Burn's `into_data` gives a view of
 /// the device's buffer that later operations may still change, so that its bytes must be copied at once.
 ///
 /// # Panics
@@ -10,4 +10,13 @@ use burn::tensor::{DType, Tensor};
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn read_f32<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert_dtype(DType::F32).try_to_vec().expect("data of type f32 should read as f32")
+}
+
+/// Reads an index tensor back to the host, of whatever integers.
+///
+/// # Panics
+/// When the device fails.
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+pub(crate) fn read_i64(tensor: Tensor<1, Int>) -> Vec<i64> {
+    tensor.into_data().convert_dtype(DType::I64).try_to_vec().expect("data of type i64 should read as i64")
 }

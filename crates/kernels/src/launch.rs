@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 
-use crate::testing::Launches;
+use crate::testing::{Launches, Reads};
 
 thread_local! {
+    static READS: Cell<Reads> = const { Cell::new(Reads { n_reads: 0, n_bytes: 0 }) };
     static LAUNCHES: Cell<Launches> = const { Cell::new(Launches { direct: 0, reference: 0 }) };
 }
 
@@ -19,4 +20,17 @@ pub(crate) fn count_reference() {
 
 pub(crate) fn so_far() -> Launches {
     LAUNCHES.with(Cell::get)
+}
+
+/// Counts one wait for a device, at whose end so many bytes are on the host.
+#[cfg(feature = "cube")]
+pub(crate) fn count_read(n_bytes: u64) {
+    READS.with(|cell| {
+        let Reads { n_reads, n_bytes: before } = cell.get();
+        cell.set(Reads { n_reads: n_reads + 1, n_bytes: before + n_bytes });
+    });
+}
+
+pub(crate) fn reads_so_far() -> Reads {
+    READS.with(Cell::get)
 }

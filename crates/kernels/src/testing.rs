@@ -2,8 +2,10 @@
 //! which implementation ran.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use kiln_graph::{Block, BlockParts};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
 
+use crate::block::Adjacency;
+use crate::host::read_i64;
 use crate::{DeviceBlock, launch, open_device, read_f32};
 
 pub mod reference;
@@ -23,6 +25,23 @@ pub fn launches_of(call: impl FnOnce()) -> Launches {
     call();
     let after = launch::so_far();
     Launches { direct: after.direct - before.direct, reference: after.reference - before.reference }
+}
+
+/// What came back from a device while ops ran or neighbours were sampled; tensors that the caller read are not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Waits for the device.
+    pub n_reads: u64,
+    /// Bytes that were then on the host.
+    pub n_bytes: u64,
+}
+
+/// What came back from devices on this thread during a call.
+pub fn reads_of(call: impl FnOnce()) -> Reads {
+    let before = launch::reads_so_far();
+    call();
+    let after = launch::reads_so_far();
+    Reads { n_reads: after.n_reads - before.n_reads, n_bytes: after.n_bytes - before.n_bytes }
 }
 
 /// The device that tests run on: that of the name in the environment variable `KILN_DEVICE` ([`open_device`]), or the
@@ -110,6 +129,35 @@ pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(T
         expected.push(((above - below) / f64::from(2.0 * STEP)) as f32);
     }
     check_close(&values(gradient), &expected, GRADIENT_TOLERANCE);
+}
+
+/// A block read back from its device.
+///
+/// # Panics
+/// When its arrays contradict each other.
+pub fn read_block(block: &DeviceBlock) -> Block {
+    let Adjacency { indptr, indices, .. } = block.adjacency();
+    let read = |array| read_i64(Tensor::from_dispatch(array)).into_iter();
+    Block::new(BlockParts {
+        srcs: read_i64(block.src_nodes().clone()).into_iter().map(|id| NodeId(id as u32)).collect(),
+        indptr: read(indptr).map(|start| start as u32).collect(),
+        indices: read(indices).map(|local| LocalId(local as u32)).collect(),
+        edge_ids: read_i64(block.edge_ids().clone()).into_iter().map(|edge| EdgeId(edge as u64)).collect(),
+        weights: block.weights().cloned().map(read_f32),
+    })
+}
+
+/// A block's edges by source as its device lists them, as the arrays of [`Transposed`]: `indptr`, `dsts`, `edges`.
+///
+/// # Panics
+/// When the device fails.
+pub fn read_by_source(block: &DeviceBlock) -> [Vec<u32>; 3] {
+    #[cfg(feature = "cube")]
+    if let Some(listed) = crate::cube::read_by_source(block.adjacency()) {
+        return listed;
+    }
+    let listed = Transposed::of(&read_block(block));
+    [listed.indptr().to_vec(), listed.dsts().to_vec(), listed.edges().to_vec()]
 }
 
 /// What a layer's result may change when the edges of each destination change places: sums of a few

@@ -1,12 +1,17 @@
 //! What kernels need to be launched: their arguments' memory, the width of their vectors, and their types.
 
-use burn::tensor::{DType, Shape};
+use burn::tensor::{Bytes, DType, Shape};
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
+use bytemuck::Pod;
 use cubecl::calculate_cube_count_elemwise;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+use crate::UploadError;
+use crate::launch::count_read;
 
 /// A matrix whose rows lie in line, each so many values after the one before.
 #[derive(Debug, Clone)]
@@ -118,19 +123,110 @@ pub(super) fn element(tensor: &CubeTensor) -> ElemType {
     }
 }
 
-/// Copies numbers to the device of a tensor, as an index tensor.
-pub(super) fn upload(like: &CubeTensor, values: &[u32]) -> CubeTensor {
-    let handle = like.client.create_from_slice(bytemuck::cast_slice(values));
-    let shape = Shape::new([values.len()]);
-    CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, handle, DType::I32)
+/// Number of values of an array.
+pub(super) fn length(array: &CubeTensor) -> usize {
+    array.meta.num_elements()
 }
 
-/// Reads an index tensor back, which waits for all that was launched before.
+/// A new array of indices on the device of a tensor, not yet written.
+pub(super) fn new_array(like: &CubeTensor, n_values: usize) -> CubeTensor {
+    new_tensor(like, Shape::new([n_values]), DType::I32)
+}
+
+/// The first values of an array, where they are.
+pub(super) fn prefix(array: &CubeTensor, n_values: usize) -> CubeTensor {
+    values_from(array, 0, n_values)
+}
+
+/// So many values of an array from a place on, where they are.
+fn values_from(array: &CubeTensor, start: usize, n_values: usize) -> CubeTensor {
+    let n_bytes = array.dtype.size() as u64;
+    let handle = bytes_of(&array.handle, start as u64 * n_bytes, n_values as u64 * n_bytes);
+    let (client, device) = (array.client.clone(), array.device.clone());
+    CubeTensor::new_contiguous(client, device, Shape::new([n_values]), handle, array.dtype)
+}
+
+/// A part of a device's memory.
+fn bytes_of(handle: &Handle, start: u64, n_bytes: u64) -> Handle {
+    let n_cut = handle.size_in_used() - start - n_bytes;
+    handle.clone().offset_start(start).offset_end(n_cut)
+}
+
+/// Copies numbers to the device of a tensor, as an index tensor.
+pub(super) fn upload(like: &CubeTensor, values: &[u32]) -> CubeTensor {
+    upload_as(like, values, DType::I32)
+}
+
+/// Copies numbers to the device of a tensor, as an array of that element type, which is theirs.
+pub(super) fn upload_as<T: Pod>(like: &CubeTensor, values: &[T], dtype: DType) -> CubeTensor {
+    let handle = like.client.create_from_slice(bytemuck::cast_slice(values));
+    let shape = Shape::new([values.len()]);
+    CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, handle, dtype)
+}
+
+/// Bytes that are copied at once.
+const PIECE_BYTES: usize = 64 << 20;
+
+/// The same for an array of any size, piece by piece; of what is mapped, no more than a piece is held in memory.
+///
+/// # Errors
+/// [`UploadError::TooLarge`].
+pub(super) fn upload_large<T: Pod>(
+    like: &CubeTensor,
+    what: &'static str,
+    values: &[T],
+    dtype: DType,
+) -> Result<CubeTensor, UploadError> {
+    let pieces = bytemuck::cast_slice::<T, u8>(values).chunks(PIECE_BYTES).map(|piece| Ok(piece.to_vec()));
+    upload_pieces(like, what, Shape::new([values.len()]), dtype, pieces)
+}
+
+/// Copies bytes that come in pieces to a new tensor, which they fill.
+///
+/// # Errors
+/// [`UploadError::TooLarge`], and what a piece says.
+///
+/// # Panics
+/// When the pieces do not fill the tensor.
+pub(super) fn upload_pieces(
+    like: &CubeTensor,
+    what: &'static str,
+    shape: Shape,
+    dtype: DType,
+    pieces: impl Iterator<Item = Result<Vec<u8>, UploadError>>,
+) -> Result<CubeTensor, UploadError> {
+    let n_bytes = (shape.num_elements() * dtype.size()) as u64;
+    let most = like.client.properties().memory.max_page_size;
+    if most < n_bytes {
+        return Err(UploadError::TooLarge { what, n_bytes, most });
+    }
+    let tensor = new_tensor(like, shape, dtype);
+    let mut n_done = 0;
+    for piece in pieces {
+        let piece = piece?;
+        let end = n_done + piece.len() as u64;
+        assert!(end <= n_bytes, "{what}: pieces of {end} bytes for {n_bytes}");
+        let place = bytes_of(&tensor.handle, n_done, piece.len() as u64);
+        like.client.write(&place, Bytes::from_bytes_vec(piece));
+        n_done = end;
+    }
+    assert_eq!(n_done, n_bytes, "{what}: bytes of all pieces");
+    Ok(tensor)
+}
+
+/// Reads arrays of 32-bit numbers back, all at once, which waits for all that was launched before.
 ///
 /// # Panics
 /// When the device fails: kernels' failures surface here.
-pub(super) fn read(tensor: &CubeTensor) -> Vec<u32> {
-    let bytes = tensor.client.read_one(tensor.handle.clone());
-    let bytes = bytes.expect("a device should give back what it holds");
-    bytemuck::pod_collect_to_vec(&bytes[..4 * tensor.meta.num_elements()])
+pub(super) fn read<const N: usize>(arrays: [&CubeTensor; N]) -> [Vec<u32>; N] {
+    count_read(arrays.iter().map(|array| 4 * length(array) as u64).sum());
+    let handles = arrays.iter().map(|array| array.handle.clone()).collect();
+    let bytes = arrays[0].client.read(handles).expect("a device should give back what it holds");
+    std::array::from_fn(|idx| bytemuck::pod_collect_to_vec(&bytes[idx][..4 * length(arrays[idx])]))
+}
+
+/// The last value of each array, read as by [`read`].
+pub(super) fn read_last<const N: usize>(arrays: [&CubeTensor; N]) -> [u32; N] {
+    let last = arrays.map(|array| values_from(array, length(array) - 1, 1));
+    read(last.each_ref()).map(|values| values[0])
 }

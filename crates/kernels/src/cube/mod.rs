@@ -4,17 +4,28 @@
 //! reference in Burn's own operations, on the device too.
 
 mod adam;
+mod by_source;
 mod dense;
 mod dropout;
 mod edge_dots;
+mod features;
+mod graph;
 mod launch;
 mod philox;
+mod pick;
+mod relabel;
+mod scan;
 mod segment_max;
 mod segment_sum;
 
+pub(crate) use by_source::Transposed;
+pub(crate) use features::FeatureRows;
+pub(crate) use graph::{Graph, HopArrays, anchor, float_tensor, int_tensor};
+
+use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::tensor::DType;
+use burn::tensor::{DType, Int, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -28,14 +39,6 @@ use crate::extension::BlockOps;
 use crate::launch::{count_direct, count_reference};
 use crate::ops::{AdamStep, Keep, Reduce};
 use crate::reference;
-
-/// A block's edges by source, on the device: the arrays of [`kiln_graph::Transposed`].
-#[derive(Debug)]
-pub(crate) struct Transposed {
-    indptr: CubeTensor,
-    dsts: CubeTensor,
-    edges: CubeTensor,
-}
 
 /// Runs the kernel for element types that it has, and the reference for others.
 macro_rules! kernel_or_reference {
@@ -310,21 +313,18 @@ impl Segments {
     }
 }
 
-/// The edges by source. A block that carries none has its edges read back, listed on the host, and copied.
+/// The edges of a block on a device by source, listed there, as the arrays of [`kiln_graph::Transposed`]; `None` where it
+/// is on another device.
+pub(crate) fn read_by_source(block: Adjacency<Dispatch>) -> Option<[Vec<u32>; 3]> {
+    let array = |tensor| Tensor::<1, Int>::from_dispatch(tensor).try_into_primitive::<CubeBackend>().ok();
+    let (indptr, indices) = (array(block.indptr)?, array(block.indices)?);
+    Some(Transposed::list(&indptr, &indices, block.n_src).read())
+}
+
+/// The edges by source: the host's list where the block carries one, otherwise listed on the device.
 fn transposed(block: &Adjacency<CubeBackend>) -> &Transposed {
-    block.by_source.device_or(|host| {
-        let upload = |values: &[u32]| launch::upload(&block.indptr, values);
-        let of = |list: &kiln_graph::Transposed| Transposed {
-            indptr: upload(list.indptr()),
-            dsts: upload(list.dsts()),
-            edges: upload(list.edges()),
-        };
-        match host {
-            Some(list) => of(list),
-            None => {
-                let (indptr, indices) = (launch::read(&block.indptr), launch::read(&block.indices));
-                of(&kiln_graph::Transposed::of_edges(&indptr, bytemuck::cast_slice(&indices), block.n_src))
-            }
-        }
+    block.by_source.device_or(|host| match host {
+        Some(list) => Transposed::upload(&block.indptr, list),
+        None => Transposed::list(&block.indptr, &block.indices, block.n_src),
     })
 }

@@ -1,0 +1,179 @@
+//! A block's edges by source, listed on the device: a stable sort of their positions.
+//!
+//! * *Contract.* The arrays of [`kiln_graph::Transposed`], bit for bit: each source's edges in the order of the block.
+//! * *Who computes what.* A radix sort, least digit first, of [`BITS`] bits a pass. A unit counts the digits of a chunk of
+//!   [`CHUNK`] edges in an array of its own, running sums say where each digit of each chunk begins, and a unit moves its
+//!   chunk's edges there, one after the other; so equal digits keep their order, without atomics. Then a unit finds each
+//!   edge's destination, and one each source's first edge, by halving.
+//! * *Cost.* `ceil(log2(n_src) / BITS)` passes of about 24 bytes an edge.
+
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use crate::cube::launch;
+use crate::cube::scan::running_sums;
+use crate::cube::segment_sum::segment_of;
+
+/// Bits of a digit.
+const BITS: u32 = 4;
+
+/// Values of a digit.
+const N_DIGITS: u32 = 1 << BITS;
+
+/// Edges that one unit counts and moves.
+const CHUNK: u32 = 64;
+
+/// A block's edges by source, on the device: the arrays of [`kiln_graph::Transposed`].
+#[derive(Debug)]
+pub(crate) struct Transposed {
+    pub(super) indptr: CubeTensor,
+    pub(super) dsts: CubeTensor,
+    pub(super) edges: CubeTensor,
+}
+
+/// How many of each digit a chunk has, digit by digit.
+#[cube(launch)]
+fn digit_counts(keys: &[u32], counts: &mut [u32], n_chunks: u32, shift: u32) {
+    let chunk = ABSOLUTE_POS as u32;
+    if chunk >= n_chunks {
+        terminate!();
+    }
+    let mut of_digit = Array::<u32>::new(comptime!(N_DIGITS as usize));
+    for digit in 0..N_DIGITS {
+        of_digit[digit as usize] = 0u32;
+    }
+    let start = chunk * CHUNK;
+    for place in start..min(start + CHUNK, keys.len() as u32) {
+        let digit = (keys[place as usize] >> shift) & (N_DIGITS - 1);
+        of_digit[digit as usize] += 1;
+    }
+    for digit in 0..N_DIGITS {
+        counts[(digit * n_chunks + chunk) as usize] = of_digit[digit as usize];
+    }
+}
+
+/// Moves each chunk's keys, and their edges, to where their digits begin. At first an edge is its place.
+#[cube(launch)]
+fn move_by_digit(
+    keys: &[u32],
+    edges: &[u32],
+    starts: &[u32],
+    moved_keys: &mut [u32],
+    moved_edges: &mut [u32],
+    n_chunks: u32,
+    shift: u32,
+    #[comptime] is_first: bool,
+) {
+    let chunk = ABSOLUTE_POS as u32;
+    if chunk >= n_chunks {
+        terminate!();
+    }
+    let mut next = Array::<u32>::new(comptime!(N_DIGITS as usize));
+    for digit in 0..N_DIGITS {
+        next[digit as usize] = starts[(digit * n_chunks + chunk) as usize];
+    }
+    let start = chunk * CHUNK;
+    for place in start..min(start + CHUNK, keys.len() as u32) {
+        let key = keys[place as usize];
+        let digit = ((key >> shift) & (N_DIGITS - 1)) as usize;
+        let goal = next[digit];
+        next[digit] = goal + 1;
+        moved_keys[goal as usize] = key;
+        if comptime!(is_first) {
+            moved_edges[goal as usize] = place;
+        } else {
+            moved_edges[goal as usize] = edges[place as usize];
+        }
+    }
+}
+
+#[cube(launch)]
+fn destinations(indptr: &[u32], edges: &[u32], dsts: &mut [u32]) {
+    if ABSOLUTE_POS >= dsts.len() {
+        terminate!();
+    }
+    dsts[ABSOLUTE_POS] = segment_of(indptr, edges[ABSOLUTE_POS]) as u32;
+}
+
+/// How many sorted keys are below each number.
+#[cube(launch)]
+fn first_places(sorted: &[u32], starts: &mut [u32]) {
+    if ABSOLUTE_POS >= starts.len() {
+        terminate!();
+    }
+    let mut low = 0u32;
+    let mut high = sorted.len() as u32;
+    while low < high {
+        let middle = (low + high) / 2;
+        if sorted[middle as usize] < ABSOLUTE_POS as u32 {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    starts[ABSOLUTE_POS] = low;
+}
+
+impl Transposed {
+    /// Copies a list to the device of a tensor.
+    pub(super) fn upload(like: &CubeTensor, list: &kiln_graph::Transposed) -> Self {
+        let upload = |values: &[u32]| launch::upload(like, values);
+        Self { indptr: upload(list.indptr()), dsts: upload(list.dsts()), edges: upload(list.edges()) }
+    }
+
+    /// The arrays on the host.
+    pub(crate) fn read(&self) -> [Vec<u32>; 3] {
+        // One by one, since an empty one has no memory to be read with the others.
+        [&self.indptr, &self.dsts, &self.edges].map(|array| launch::read([array]).concat())
+    }
+
+    /// Lists the edges of destinations, which begin at `indptr`, by their sources below `n_src`.
+    pub(super) fn list(indptr: &CubeTensor, indices: &CubeTensor, n_src: usize) -> Self {
+        let n_edges = launch::length(indices);
+        if n_edges == 0 {
+            let none = || launch::upload(indptr, &[]);
+            return Self { indptr: launch::upload(indptr, &vec![0; n_src + 1]), dsts: none(), edges: none() };
+        }
+        let client = &indptr.client;
+        let n_chunks = n_edges.div_ceil(CHUNK as usize);
+        let by_chunk = || launch::units(indptr, n_chunks);
+        let n_bits = usize::BITS - (n_src - 1).leading_zeros();
+        // Once at least, since the edges' places are written on the way.
+        let n_passes = n_bits.div_ceil(BITS).max(1);
+        let (mut keys, mut edges) = (indices.clone(), indices.clone());
+        for pass in 0..n_passes {
+            let shift = pass * BITS;
+            let counts = launch::new_array(indptr, N_DIGITS as usize * n_chunks);
+            let (count, dim) = by_chunk();
+            let n_chunks = n_chunks as u32;
+            let (from, to) = (launch::buffer(&keys), launch::buffer(&counts));
+            digit_counts::launch(client, count, dim, from, to, n_chunks, shift);
+            let starts = running_sums(&counts);
+            let (moved_keys, moved_edges) =
+                (launch::new_array(indptr, n_edges), launch::new_array(indptr, n_edges));
+            let (count, dim) = by_chunk();
+            move_by_digit::launch(
+                client,
+                count,
+                dim,
+                launch::buffer(&keys),
+                launch::buffer(&edges),
+                launch::buffer(&starts),
+                launch::buffer(&moved_keys),
+                launch::buffer(&moved_edges),
+                n_chunks,
+                shift,
+                pass == 0,
+            );
+            (keys, edges) = (moved_keys, moved_edges);
+        }
+        let dsts = launch::new_array(indptr, n_edges);
+        let (count, dim) = launch::units(indptr, n_edges);
+        let arrays = (launch::buffer(indptr), launch::buffer(&edges), launch::buffer(&dsts));
+        destinations::launch(client, count, dim, arrays.0, arrays.1, arrays.2);
+        let starts = launch::new_array(indptr, n_src + 1);
+        let (count, dim) = launch::units(indptr, n_src + 1);
+        first_places::launch(client, count, dim, launch::buffer(&keys), launch::buffer(&starts));
+        Self { indptr: starts, dsts, edges }
+    }
+}

@@ -1,0 +1,244 @@
+//! Rows of features that are gathered from a table in the device's memory, which holds all of them or some.
+//!
+//! ```text
+//! out[i] = rows[slots[nodes[i]]]    where that row is on the device, otherwise the row that the host sent for it
+//! ```
+//!
+//! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The bits are those of the source,
+//!   wherever a row was.
+//! * *Who computes what.* Where some rows are missing, a unit for each node says whether its row is, running sums number
+//!   the missing ones, and their ids are listed in the order of the nodes and read back: node ids, the only thing that
+//!   crosses to the host, with one wait. Then a unit has one vector of one row.
+//! * *Cost.* Bound by memory: `F b` bytes read and `4 F` written a row; a missing row crosses the bus once.
+
+use burn::tensor::{DType, Device, Shape};
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_graph::NodeId;
+
+use crate::UploadError;
+use crate::cube::launch::{self, Rows};
+use crate::cube::scan::running_sums;
+
+/// The slot of a node whose row is not in the table.
+const MISSING: u32 = u32::MAX;
+
+/// Bytes of rows that are gathered and copied at once.
+const PIECE_BYTES: usize = 64 << 20;
+
+#[cube(launch, address_type = "dynamic")]
+fn missing(nodes: &[u32], slots: &[u32], is_missing: &mut [u32]) {
+    if ABSOLUTE_POS >= nodes.len() {
+        terminate!();
+    }
+    is_missing[ABSOLUTE_POS] = u32::cast_from(slots[nodes[ABSOLUTE_POS] as usize] == MISSING);
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn list_missing(nodes: &[u32], n_missing_before: &[u32], list: &mut [u32]) {
+    if ABSOLUTE_POS >= nodes.len() {
+        terminate!();
+    }
+    let place = n_missing_before[ABSOLUTE_POS];
+    if n_missing_before[ABSOLUTE_POS + 1] != place {
+        list[place as usize] = nodes[ABSOLUTE_POS];
+    }
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn gather<F: Float, N: Size>(
+    rows: &[Vector<F, N>],
+    sent: &[Vector<F, N>],
+    nodes: &[u32],
+    slots: &[u32],
+    n_missing_before: &[u32],
+    out: &mut [Vector<f32, N>],
+    width: usize,
+    #[comptime] has_all: bool,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let row = ABSOLUTE_POS / width;
+    let column = ABSOLUTE_POS % width;
+    let node = nodes[row] as usize;
+    if comptime!(has_all) {
+        out[ABSOLUTE_POS] = Vector::cast_from(rows[node * width + column]);
+    } else {
+        let slot = slots[node];
+        if slot == MISSING {
+            out[ABSOLUTE_POS] = Vector::cast_from(sent[n_missing_before[row] as usize * width + column]);
+        } else {
+            out[ABSOLUTE_POS] = Vector::cast_from(rows[slot as usize * width + column]);
+        }
+    }
+}
+
+/// A table of rows, `[n_rows, dim]`, and where each node's row is in it.
+#[derive(Debug)]
+pub(crate) struct FeatureRows {
+    rows: CubeTensor,
+    /// `[n_nodes]`, [`MISSING`] where there is none; nothing where the table has every node's row in its place.
+    slots: Option<CubeTensor>,
+    row_type: RowType,
+}
+
+/// Rows that were gathered, and how many of them the host had to send.
+pub(crate) struct Gathered {
+    pub(crate) rows: CubeTensor,
+    pub(crate) n_sent: usize,
+}
+
+impl FeatureRows {
+    /// Brings all rows to the device of a tensor.
+    ///
+    /// # Errors
+    /// What the source says, and [`UploadError::TooLarge`].
+    pub(crate) fn all(anchor: &CubeTensor, source: &dyn FeatureSource) -> Result<Self, UploadError> {
+        let row_type = stored_type(anchor, source);
+        let rows = upload_rows(anchor, source, row_type, source.n_rows(), |range| {
+            range.map(|row| NodeId(row as u32)).collect()
+        })?;
+        Ok(Self { rows, slots: None, row_type })
+    }
+
+    /// Brings these nodes' rows.
+    ///
+    /// # Errors
+    /// As [`FeatureRows::all`].
+    pub(crate) fn some(
+        anchor: &CubeTensor,
+        source: &dyn FeatureSource,
+        nodes: &[NodeId],
+    ) -> Result<Self, UploadError> {
+        let row_type = stored_type(anchor, source);
+        let rows = upload_rows(anchor, source, row_type, nodes.len(), |range| nodes[range].to_vec())?;
+        let mut slots = vec![MISSING; source.n_rows()];
+        for (slot, node) in nodes.iter().enumerate() {
+            slots[node.index()] = slot as u32;
+        }
+        let slots = launch::upload_large(anchor, "the places of feature rows", &slots, DType::U32)?;
+        Ok(Self { rows, slots: Some(slots), row_type })
+    }
+
+    /// `[n] -> [n, dim]`: the rows of nodes, of which the source gives those that are not here.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub(crate) fn gather(
+        &self,
+        nodes: &CubeTensor,
+        source: &dyn FeatureSource,
+    ) -> kiln_feature::Result<Gathered> {
+        let n_nodes = launch::length(nodes);
+        let Some(slots) = self.slots.as_ref().filter(|_| 0 < n_nodes) else {
+            return Ok(Gathered { rows: self.launch(nodes, &self.rows, nodes, nodes), n_sent: 0 });
+        };
+        let is_missing = launch::new_array(nodes, n_nodes);
+        let address = launch::address(&[slots, nodes]);
+        let by_node = || launch::units(nodes, n_nodes);
+        let (nodes_arg, slots_arg) = (|| launch::buffer(nodes), launch::buffer(slots));
+        let (count, dim) = by_node();
+        let client = &nodes.client;
+        missing::launch(client, count, dim, address, nodes_arg(), slots_arg, launch::buffer(&is_missing));
+        let n_missing_before = running_sums(&is_missing);
+        let list = launch::new_array(nodes, n_nodes);
+        let (count, dim) = by_node();
+        let (before_arg, list_arg) = (launch::buffer(&n_missing_before), launch::buffer(&list));
+        list_missing::launch(client, count, dim, address, nodes_arg(), before_arg, list_arg);
+        let [before, list] = launch::read([&n_missing_before, &list]);
+        let n_sent = before[n_nodes] as usize;
+        let mut rows = RowBuf::empty(self.row_type);
+        source.gather(bytemuck::cast_slice(&list[..n_sent]), &mut rows)?;
+        let sent = launch::upload_as(nodes, &bytes_of(rows, self.row_type), DType::U8);
+        let sent = self.like_rows(sent, n_sent, source.dim());
+        Ok(Gathered { rows: self.launch(nodes, &sent, slots, &n_missing_before), n_sent })
+    }
+
+    /// Bytes that came as rows of the table's type.
+    fn like_rows(&self, bytes: CubeTensor, n_rows: usize, dim: usize) -> CubeTensor {
+        let (client, device) = (bytes.client.clone(), bytes.device.clone());
+        let shape = Shape::new([n_rows, dim]);
+        CubeTensor::new_contiguous(client, device, shape, bytes.handle.clone(), self.rows.dtype)
+    }
+
+    fn launch(
+        &self,
+        nodes: &CubeTensor,
+        sent: &CubeTensor,
+        slots: &CubeTensor,
+        n_missing_before: &CubeTensor,
+    ) -> CubeTensor {
+        let rows = Rows::of(self.rows.clone());
+        let (n_nodes, width) = (launch::length(nodes), rows.width());
+        let out = Rows::new(nodes, n_nodes, width, DType::F32);
+        if n_nodes == 0 {
+            return out.into_tensor();
+        }
+        let vector_size = rows.vector_size(&[width]).min(out.vector_size(&[width]));
+        let (count, dim) = launch::units(nodes, n_nodes * width / vector_size);
+        gather::launch(
+            &nodes.client,
+            count,
+            dim,
+            launch::address(&[rows.tensor(), sent, out.tensor()]),
+            vector_size,
+            rows.buffer(vector_size),
+            launch::vectors(sent, vector_size),
+            launch::buffer(nodes),
+            launch::buffer(slots),
+            launch::buffer(n_missing_before),
+            out.buffer(vector_size),
+            width / vector_size,
+            self.slots.is_none(),
+            launch::element(rows.tensor()),
+        );
+        out.into_tensor()
+    }
+}
+
+/// How rows are stored on the device: as by their source, or widened where the device cannot read that.
+fn stored_type(anchor: &CubeTensor, source: &dyn FeatureSource) -> RowType {
+    let device = Device::new(anchor.device.clone());
+    let row_type = source.row_type();
+    if device.supports_dtype(dtype(row_type)) { row_type } else { RowType::F32 }
+}
+
+fn dtype(row_type: RowType) -> DType {
+    match row_type {
+        RowType::F16 => DType::F16,
+        RowType::BF16 => DType::BF16,
+        _ => DType::F32,
+    }
+}
+
+/// Rows as bytes of that type, which is theirs or f32.
+fn bytes_of(rows: RowBuf, row_type: RowType) -> Vec<u8> {
+    let bytes = |rows: &RowBuf| match rows {
+        RowBuf::F16(values) => bytemuck::cast_slice(values).to_vec(),
+        RowBuf::BF16(values) => bytemuck::cast_slice(values).to_vec(),
+        RowBuf::F32(values) => bytemuck::cast_slice(values).to_vec(),
+        other => panic!("no kernel reads rows of {}", other.row_type()),
+    };
+    if rows.row_type() == row_type { bytes(&rows) } else { bytes(&RowBuf::F32(rows.into_f32())) }
+}
+
+/// Gathers rows piece by piece, so that the host never holds more than one; `nodes` names those of a range.
+fn upload_rows(
+    anchor: &CubeTensor,
+    source: &dyn FeatureSource,
+    row_type: RowType,
+    n_rows: usize,
+    nodes: impl Fn(std::ops::Range<usize>) -> Vec<NodeId>,
+) -> Result<CubeTensor, UploadError> {
+    let dim = source.dim();
+    let rows_a_piece = (PIECE_BYTES / (dim * row_type.bytes())).max(1);
+    let pieces = (0..n_rows).step_by(rows_a_piece).map(|first| {
+        let mut rows = RowBuf::empty(source.row_type());
+        source.gather(&nodes(first..(first + rows_a_piece).min(n_rows)), &mut rows)?;
+        Ok(bytes_of(rows, row_type))
+    });
+    launch::upload_pieces(anchor, "the feature rows", Shape::new([n_rows, dim]), dtype(row_type), pieces)
+}

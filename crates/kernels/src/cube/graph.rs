@@ -1,0 +1,160 @@
+//! A graph's topology in a device's memory, and the hops that are sampled from it.
+
+use burn::tensor::{DType, Device, Int, Tensor};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+use kiln_graph::{Csc, NodeId};
+
+use crate::UploadError;
+use crate::cube::launch;
+use crate::cube::pick::{How, Picking};
+use crate::cube::relabel::{Relabelled, relabel};
+use crate::cube::scan::running_sums;
+use crate::sampler::{EdgeWeights, HopPlan};
+
+/// The arrays of a [`Csc`].
+#[derive(Debug, Clone)]
+pub(crate) struct Graph {
+    pub(super) indptr: CubeTensor,
+    pub(super) indices: CubeTensor,
+    pub(super) weights: Option<CubeTensor>,
+    n_nodes: usize,
+    largest_degree: u32,
+    /// The most loops, all parallel, that one node has.
+    most_loops: u32,
+}
+
+/// One hop's block, as arrays.
+pub(crate) struct HopArrays {
+    pub(crate) indptr: CubeTensor,
+    pub(crate) indices: CubeTensor,
+    pub(crate) edge_ids: CubeTensor,
+    pub(crate) weights: Option<CubeTensor>,
+    pub(crate) srcs: CubeTensor,
+}
+
+/// Room for so many edges is taken without asking how many there will be: 16 million.
+const MOST_ROOM: usize = 1 << 24;
+
+/// A tensor on a device that CubeCL has a runtime for, to find its client by; `None` of other devices.
+pub(crate) fn anchor(device: &Device) -> Option<CubeTensor> {
+    let anchor = Tensor::<1, Int>::empty([1], (&device.clone().inner(), DType::U32));
+    anchor.try_into_primitive::<CubeBackend>().ok()
+}
+
+impl Graph {
+    /// Copies a graph whose ids have been checked to the device of a tensor.
+    ///
+    /// # Errors
+    /// [`UploadError::TooLarge`].
+    pub(crate) fn new(anchor: &CubeTensor, graph: &Csc) -> Result<Self, UploadError> {
+        let nodes = || (0..graph.n_nodes() as u32).map(NodeId);
+        let largest_degree = nodes().map(|node| graph.in_degree(node)).max().unwrap_or(0);
+        let most_loops = nodes().map(|node| loops(graph, node)).max().unwrap_or(0);
+        Ok(Self {
+            indptr: launch::upload_large(anchor, "the graph's indptr", graph.indptr(), DType::U64)?,
+            indices: launch::upload_large(anchor, "the graph's indices", ids(graph.indices()), DType::U32)?,
+            weights: match graph.weights() {
+                Some(weights) => {
+                    Some(launch::upload_large(anchor, "the edges' weights", weights, DType::F32)?)
+                }
+                None => None,
+            },
+            n_nodes: graph.n_nodes(),
+            largest_degree: largest_degree as u32,
+            most_loops: most_loops as u32,
+        })
+    }
+
+    /// Copies ids to the graph's device.
+    pub(crate) fn upload_nodes(&self, nodes: &[NodeId]) -> CubeTensor {
+        launch::upload_as(&self.indptr, ids(nodes), DType::U32)
+    }
+
+    pub(super) fn address(&self) -> AddressType {
+        launch::address(&[&self.indptr, &self.indices])
+    }
+
+    /// The most edges that a destination takes.
+    fn most_picks(&self, how: How, fanout: u32) -> u64 {
+        let (degree, fanout) = (u64::from(self.largest_degree), u64::from(fanout));
+        match how {
+            How::All => degree,
+            How::Uniform => degree.min(fanout),
+            How::WithReplacement => degree.min(1) * fanout,
+            How::WithLoop => degree.min(fanout + u64::from(self.most_loops)),
+        }
+    }
+
+    /// Samples one hop for distinct nodes. Nothing of the topology leaves the device: the numbers of edges and of sources
+    /// are read, once, or twice where the bound on the edges is so large that their number is asked for first.
+    ///
+    /// # Errors
+    /// The number of edges, where it is more than a block holds.
+    pub(crate) fn sample_hop(&self, nodes: &CubeTensor, plan: &HopPlan) -> Result<HopArrays, u64> {
+        let n_dst = launch::length(nodes);
+        let (how, fanout) = (How::new(plan.fanout, plan.rule), plan.limit());
+        let picking = Picking { graph: self, nodes, how, fanout };
+        let bound = n_dst as u64 * self.most_picks(how, fanout);
+        if bound == 0 {
+            return Ok(HopArrays::without_edges(nodes, plan.weights != EdgeWeights::None));
+        }
+        let offsets = running_sums(&picking.counts());
+        let most_edges = if bound <= MOST_ROOM as u64 {
+            bound as usize
+        } else {
+            let [n_edges] = launch::read_last([&offsets]);
+            // At the limit the sums have stopped.
+            if i32::MAX as usize - n_dst < n_edges as usize {
+                return Err(u64::from(n_edges));
+            }
+            n_edges.max(1) as usize
+        };
+        let picked = picking.edges(&offsets, most_edges, plan.key);
+        let Relabelled { indices, nodes: srcs, n_new_before } =
+            relabel(nodes, &picked.srcs, &offsets, self.n_nodes);
+        let [n_edges, n_new] = launch::read_last([&offsets, &n_new_before]).map(|count| count as usize);
+        let edge_ids = launch::prefix(&picked.edge_ids, n_edges);
+        let weights = (plan.weights != EdgeWeights::None)
+            .then(|| picking.weights(&offsets, &edge_ids, plan.weights == EdgeWeights::Scaled));
+        Ok(HopArrays {
+            indices: launch::prefix(&indices, n_edges),
+            srcs: launch::prefix(&srcs, n_dst + n_new),
+            indptr: offsets,
+            edge_ids,
+            weights,
+        })
+    }
+}
+
+impl HopArrays {
+    fn without_edges(nodes: &CubeTensor, has_weights: bool) -> Self {
+        Self {
+            indptr: launch::upload(nodes, &vec![0; launch::length(nodes) + 1]),
+            indices: launch::upload(nodes, &[]),
+            edge_ids: launch::upload_as::<i64>(nodes, &[], DType::I64),
+            weights: has_weights.then(|| launch::upload_as::<f32>(nodes, &[], DType::F32)),
+            srcs: nodes.clone(),
+        }
+    }
+}
+
+fn ids(nodes: &[NodeId]) -> &[u32] {
+    bytemuck::cast_slice(nodes)
+}
+
+fn loops(graph: &Csc, node: NodeId) -> usize {
+    let neighbors = graph.in_neighbors(node);
+    neighbors.partition_point(|other| *other <= node) - neighbors.partition_point(|other| *other < node)
+}
+
+/// An array as a tensor of indices.
+pub(crate) fn int_tensor(array: CubeTensor) -> Tensor<1, Int> {
+    Tensor::from_primitive::<CubeBackend>(array)
+}
+
+/// An array as a tensor of floats.
+pub(crate) fn float_tensor(array: CubeTensor) -> Tensor<1> {
+    Tensor::from_primitive::<CubeBackend>(array)
+}

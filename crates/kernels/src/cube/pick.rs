@@ -1,0 +1,397 @@
+//! Picks of one hop: which of its in-edges each destination takes.
+//!
+//! ```text
+//! counts[d] = how many edges of nodes[d] are picked
+//! edge_ids[offsets[d]..offsets[d + 1]] = them, ascending
+//! ```
+//!
+//! * *Contract.* The picks are those of [`kiln_sample::NeighborSampler`] for the same key, bit for bit: draws come from
+//!   the counter-based generator, keyed by the node, and are bounded and put in order in whole numbers
+//!   (`docs/rng.md`). Outputs are overwritten as far as there are picks. Every id was checked when the graph was
+//!   brought to the device.
+//! * *Who computes what.* A unit has a destination, and draws one pick after the other into a sorted list. Where all
+//!   edges are taken, a unit has an edge, so that a hub is the work of many.
+//! * *Cost.* For each destination two entries of `indptr` at a random place, and about `fanout^2 / 4` moves in a list
+//!   that stays in the nearest cache: made for fanouts of up to some dozens.
+
+use burn::tensor::{DType, Shape};
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+use kiln_sample::{Fanout, RngKey};
+
+use crate::cube::graph::Graph;
+use crate::cube::launch;
+use crate::cube::philox::{draw4, word};
+use crate::cube::segment_sum::segment_of;
+use crate::sampler::DeviceRule;
+
+/// Which edges of a destination are picked; the compiler of a kernel knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum How {
+    All,
+    Uniform,
+    WithReplacement,
+    WithLoop,
+}
+
+impl How {
+    pub(super) fn new(fanout: Fanout, rule: DeviceRule) -> Self {
+        match (fanout, rule) {
+            (Fanout::All, _) => Self::All,
+            (_, DeviceRule::Uniform) => Self::Uniform,
+            (_, DeviceRule::UniformWithReplacement) => Self::WithReplacement,
+            (_, DeviceRule::UniformWithLoop) => Self::WithLoop,
+        }
+    }
+}
+
+/// The edges of one destination. Loops count where the rule keeps them.
+#[derive(CubeType)]
+struct Neighborhood {
+    first_edge: u64,
+    degree: u32,
+    /// The position of the first loop.
+    loops: u32,
+    n_loops: u32,
+}
+
+/// How many neighbours, which ascend, are below a limit.
+#[cube]
+fn n_below(indices: &[u32], first_edge: u64, degree: u32, limit: u32) -> u32 {
+    let mut low = 0u32;
+    let mut high = degree;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if indices[usize::cast_from(first_edge + u64::cast_from(middle))] < limit {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+#[cube]
+fn neighborhood(indptr: &[u64], indices: &[u32], node: u32, #[comptime] how: How) -> Neighborhood {
+    let first_edge = indptr[node as usize];
+    let degree = u32::cast_from(indptr[node as usize + 1] - first_edge);
+    let mut loops = 0u32;
+    let mut n_loops = 0u32;
+    if comptime!(how == How::WithLoop) {
+        loops = n_below(indices, first_edge, degree, node);
+        n_loops = n_below(indices, first_edge, degree, node + 1) - loops;
+    }
+    Neighborhood { first_edge, degree, loops, n_loops }
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn pick_counts(
+    indptr: &[u64],
+    indices: &[u32],
+    nodes: &[u32],
+    counts: &mut [u32],
+    fanout: u32,
+    #[comptime] how: How,
+) {
+    let dst = ABSOLUTE_POS;
+    if dst >= nodes.len() {
+        terminate!();
+    }
+    let of_dst = neighborhood(indptr, indices, nodes[dst], how);
+    counts[dst] = match comptime!(how) {
+        How::All => of_dst.degree,
+        How::WithReplacement => select(of_dst.degree == 0, 0u32, fanout),
+        _ => of_dst.n_loops + min(of_dst.degree - of_dst.n_loops, fanout),
+    };
+}
+
+/// Puts a number among sorted ones, which are `n` from `start` on. Where it stands there already, and may stand once
+/// only, `otherwise` takes its place, which is larger than all.
+#[cube]
+fn insert(
+    sorted: &mut [u32],
+    start: u32,
+    n: u32,
+    number: u32,
+    otherwise: u32,
+    #[comptime] is_distinct: bool,
+) {
+    let mut n_before = 0u32;
+    let mut is_there = false;
+    for place in start..start + n {
+        let other = sorted[place as usize];
+        n_before += u32::cast_from(other < number);
+        if comptime!(is_distinct) {
+            is_there = is_there || other == number;
+        }
+    }
+    if is_there {
+        sorted[(start + n) as usize] = otherwise;
+    } else {
+        let mut place = start + n;
+        while place > start + n_before {
+            sorted[place as usize] = sorted[(place - 1) as usize];
+            place -= 1;
+        }
+        sorted[place as usize] = number;
+    }
+}
+
+/// Draws a destination's picks into a sorted list: Floyd's, or with replacement.
+#[cube]
+fn draw(
+    picks: &mut [u32],
+    start: u32,
+    n_picks: u32,
+    degree: u32,
+    node: u32,
+    key_low: u32,
+    key_high: u32,
+    #[comptime] how: How,
+) {
+    for group in 0..n_picks.div_ceil(4) {
+        let words = draw4(key_low, key_high, node, group);
+        for lane in 0..min(n_picks - 4 * group, 4u32) {
+            let n = 4 * group + lane;
+            let drawn = word(&words, lane);
+            if comptime!(how == How::WithReplacement) {
+                insert(picks, start, n, drawn.mul_hi(degree), 0u32, false);
+            } else {
+                let last = degree - n_picks + n;
+                insert(picks, start, n, drawn.mul_hi(last + 1), last, true);
+            }
+        }
+    }
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn pick(
+    indptr: &[u64],
+    indices: &[u32],
+    nodes: &[u32],
+    offsets: &[u32],
+    positions: &mut [u32],
+    edge_ids: &mut [i64],
+    key_low: u32,
+    key_high: u32,
+    #[comptime] how: How,
+) {
+    let dst = ABSOLUTE_POS;
+    if dst >= nodes.len() {
+        terminate!();
+    }
+    let node = nodes[dst];
+    let of_dst = neighborhood(indptr, indices, node, how);
+    let start = offsets[dst];
+    let n_picks = offsets[dst + 1] - start;
+    // The loops' places come before those that are drawn, until they are sorted in.
+    let n_others = of_dst.degree - of_dst.n_loops;
+    let n_drawn = n_picks - of_dst.n_loops;
+    let drawn = start + of_dst.n_loops;
+    if comptime!(how == How::WithReplacement) || n_drawn < n_others {
+        draw(positions, drawn, n_drawn, n_others, node, key_low, key_high, how);
+    } else {
+        for position in 0..n_drawn {
+            positions[(drawn + position) as usize] = position;
+        }
+    }
+    if comptime!(how == How::WithLoop) {
+        // Drawn as if there were no loops: those from the loops' position on move behind them.
+        let mut n_before = 0u32;
+        for number in 0..n_drawn {
+            let position = positions[(drawn + number) as usize];
+            if position < of_dst.loops {
+                positions[(start + number) as usize] = position;
+                n_before += 1;
+            } else {
+                positions[(drawn + number) as usize] = position + of_dst.n_loops;
+            }
+        }
+        for number in 0..of_dst.n_loops {
+            positions[(start + n_before + number) as usize] = of_dst.loops + number;
+        }
+    }
+    for place in start..start + n_picks {
+        let edge = of_dst.first_edge + u64::cast_from(positions[place as usize]);
+        edge_ids[place as usize] = i64::cast_from(edge);
+    }
+}
+
+/// All edges of all destinations.
+#[cube(launch, address_type = "dynamic")]
+fn take_all(indptr: &[u64], nodes: &[u32], offsets: &[u32], edge_ids: &mut [i64]) {
+    let n_edges = offsets[offsets.len() - 1];
+    if ABSOLUTE_POS >= n_edges as usize {
+        terminate!();
+    }
+    let dst = segment_of(offsets, ABSOLUTE_POS as u32);
+    let position = ABSOLUTE_POS as u32 - offsets[dst];
+    let edge = indptr[nodes[dst] as usize] + u64::cast_from(position);
+    edge_ids[ABSOLUTE_POS] = i64::cast_from(edge);
+}
+
+/// Where each picked edge comes from.
+#[cube(launch, address_type = "dynamic")]
+fn sources(indices: &[u32], offsets: &[u32], edge_ids: &[i64], srcs: &mut [u32]) {
+    let n_edges = offsets[offsets.len() - 1];
+    if ABSOLUTE_POS >= n_edges as usize {
+        terminate!();
+    }
+    srcs[ABSOLUTE_POS] = indices[usize::cast_from(edge_ids[ABSOLUTE_POS])];
+}
+
+/// The picked edges' weights; scaled, what makes a destination's sum an estimate of the sum over all its edges.
+#[cube(launch, address_type = "dynamic")]
+fn pick_weights(
+    indptr: &[u64],
+    indices: &[u32],
+    graph_weights: &[f32],
+    nodes: &[u32],
+    offsets: &[u32],
+    edge_ids: &[i64],
+    weights: &mut [f32],
+    #[comptime] how: How,
+    #[comptime] is_scaled: bool,
+) {
+    let n_edges = offsets[offsets.len() - 1];
+    if ABSOLUTE_POS >= n_edges as usize {
+        terminate!();
+    }
+    let edge = usize::cast_from(edge_ids[ABSOLUTE_POS]);
+    let mut weight = graph_weights[edge];
+    if comptime!(is_scaled) {
+        let dst = segment_of(offsets, ABSOLUTE_POS as u32);
+        let node = nodes[dst];
+        let of_dst = neighborhood(indptr, indices, node, how);
+        // Loops that are kept stand for themselves alone.
+        let mut is_drawn = true;
+        if comptime!(how == How::WithLoop) {
+            is_drawn = indices[edge] != node;
+        }
+        if is_drawn {
+            let n_drawn = offsets[dst + 1] - offsets[dst] - of_dst.n_loops;
+            let n_others = of_dst.degree - of_dst.n_loops;
+            weight *= f32::cast_from(n_others) / f32::cast_from(n_drawn);
+        }
+    }
+    weights[ABSOLUTE_POS] = weight;
+}
+
+/// One hop that is being picked.
+pub(super) struct Picking<'a> {
+    pub(super) graph: &'a Graph,
+    /// The destinations.
+    pub(super) nodes: &'a CubeTensor,
+    pub(super) how: How,
+    pub(super) fanout: u32,
+}
+
+/// Edges that were picked, in arrays that may have room for more.
+pub(super) struct Picked {
+    pub(super) edge_ids: CubeTensor,
+    pub(super) srcs: CubeTensor,
+}
+
+impl Picking<'_> {
+    /// `[n_dst]`: how many edges each destination takes.
+    pub(super) fn counts(&self) -> CubeTensor {
+        let Self { graph, nodes, how, fanout } = self;
+        let n_dst = launch::length(nodes);
+        let counts = launch::new_array(nodes, n_dst);
+        let (count, dim) = launch::units(nodes, n_dst);
+        pick_counts::launch(
+            &nodes.client,
+            count,
+            dim,
+            graph.address(),
+            launch::buffer(&graph.indptr),
+            launch::buffer(&graph.indices),
+            launch::buffer(nodes),
+            launch::buffer(&counts),
+            *fanout,
+            *how,
+        );
+        counts
+    }
+
+    /// The edges of destinations whose edges begin at these offsets, of which there are at most so many.
+    pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
+        let Self { graph, nodes, how, .. } = self;
+        let client = &nodes.client;
+        let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
+        let by_edge = || launch::units(nodes, most_edges);
+        if *how == How::All {
+            let (count, dim) = by_edge();
+            take_all::launch(
+                client,
+                count,
+                dim,
+                graph.address(),
+                launch::buffer(&graph.indptr),
+                launch::buffer(nodes),
+                launch::buffer(offsets),
+                launch::buffer(&edge_ids),
+            );
+        } else {
+            let positions = launch::new_array(nodes, most_edges);
+            let (count, dim) = launch::units(nodes, launch::length(nodes));
+            let [key_low, key_high] = key.words();
+            pick::launch(
+                client,
+                count,
+                dim,
+                graph.address(),
+                launch::buffer(&graph.indptr),
+                launch::buffer(&graph.indices),
+                launch::buffer(nodes),
+                launch::buffer(offsets),
+                launch::buffer(&positions),
+                launch::buffer(&edge_ids),
+                key_low,
+                key_high,
+                *how,
+            );
+        }
+        let srcs = launch::new_array(nodes, most_edges);
+        let (count, dim) = by_edge();
+        sources::launch(
+            client,
+            count,
+            dim,
+            graph.address(),
+            launch::buffer(&graph.indices),
+            launch::buffer(offsets),
+            launch::buffer(&edge_ids),
+            launch::buffer(&srcs),
+        );
+        Picked { edge_ids, srcs }
+    }
+
+    /// The weights of these edges.
+    ///
+    /// # Panics
+    /// When the graph has none.
+    pub(super) fn weights(&self, offsets: &CubeTensor, edge_ids: &CubeTensor, is_scaled: bool) -> CubeTensor {
+        let Self { graph, nodes, how, .. } = self;
+        let n_edges = launch::length(edge_ids);
+        let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
+        let graph_weights = graph.weights.as_ref().expect("a sampler of weights should have a graph with weights");
+        let (count, dim) = launch::units(nodes, n_edges);
+        pick_weights::launch(
+            &nodes.client,
+            count,
+            dim,
+            graph.address(),
+            launch::buffer(&graph.indptr),
+            launch::buffer(&graph.indices),
+            launch::buffer(graph_weights),
+            launch::buffer(nodes),
+            launch::buffer(offsets),
+            launch::buffer(edge_ids),
+            launch::buffer(&weights),
+            *how,
+            is_scaled && *how != How::All,
+        );
+        weights
+    }
+}

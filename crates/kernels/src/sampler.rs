@@ -1,0 +1,244 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kiln_graph::{Csc, LocalId, NodeId};
+use kiln_sample::{
+    BlockSampler, Domain, Error, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, Result,
+    RngKey, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
+};
+
+use crate::graph::Place;
+use crate::{DeviceBlock, DeviceGraph};
+
+/// The rules that devices have: those of `kiln_sample` by the same names. A rule of one's own runs on the host
+/// ([`NeighborSampler::with_rule`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(clippy::enum_variant_names, reason = "they are called so")]
+#[non_exhaustive]
+pub enum DeviceRule {
+    /// [`Uniform`].
+    Uniform,
+    /// [`UniformWithReplacement`].
+    UniformWithReplacement,
+    /// [`UniformWithLoop`].
+    UniformWithLoop,
+}
+
+impl From<Uniform> for DeviceRule {
+    fn from(_: Uniform) -> Self {
+        Self::Uniform
+    }
+}
+
+impl From<UniformWithReplacement> for DeviceRule {
+    fn from(_: UniformWithReplacement) -> Self {
+        Self::UniformWithReplacement
+    }
+}
+
+impl From<UniformWithLoop> for DeviceRule {
+    fn from(_: UniformWithLoop) -> Self {
+        Self::UniformWithLoop
+    }
+}
+
+impl PickRule for DeviceRule {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+        match self {
+            Self::Uniform => Uniform.pick(neighbors, key, fanout, picks),
+            Self::UniformWithReplacement => UniformWithReplacement.pick(neighbors, key, fanout, picks),
+            Self::UniformWithLoop => UniformWithLoop.pick(neighbors, key, fanout, picks),
+        }
+    }
+
+    fn keeps_self_loops(&self) -> bool {
+        *self == Self::UniformWithLoop
+    }
+}
+
+/// What a sampler's blocks carry for each edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EdgeWeights {
+    None,
+    Stored,
+    Scaled,
+}
+
+/// Samples neighbourhoods where the graph is: the same fanouts and keys as a [`NeighborSampler`] give the same blocks, bit
+/// for bit in their ids, on any device. (Weights that are scaled are rounded by the device's division.)
+///
+/// Nothing of the topology comes back to the host. The host waits for a device once a hop, for the numbers of edges and of
+/// sources; twice where a hop might have more than 16 million edges.
+///
+/// Neighbours of a node must ascend for rules that look for self loops, as in every graph that
+/// [`kiln_graph::CscBuilder`] made.
+///
+/// ```
+/// use std::sync::Arc;
+/// use burn::tensor::Device;
+/// use kiln_graph::{CscBuilder, NodeId};
+/// use kiln_kernels::{DeviceGraph, DeviceSampler};
+/// use kiln_sample::{Fanout, RngKey, Scratch, Seeds};
+/// let star = Arc::new(CscBuilder::new(5).build(&[1, 2, 3, 4], &[0, 0, 0, 0])?);
+/// let graph = DeviceGraph::new(star, &Device::flex())?;
+/// let sampler = DeviceSampler::new(graph, [Fanout::UpTo(2)]);
+/// let seeds = Seeds::nodes(vec![NodeId(0)]);
+/// let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?;
+/// assert_eq!(sampled.blocks[0].n_edges(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct DeviceSampler {
+    graph: DeviceGraph,
+    fanouts: Vec<Fanout>,
+    rule: DeviceRule,
+    weights: EdgeWeights,
+}
+
+/// The blocks of one batch, on a device.
+#[derive(Debug, Clone)]
+pub struct DeviceSampled {
+    /// One block a layer, input layer first.
+    pub blocks: Vec<DeviceBlock>,
+    /// For each seed, as given, its row among the last block's destinations.
+    pub seed_rows: Vec<LocalId>,
+}
+
+/// One hop, as a device is asked for it.
+#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "only devices read it"))]
+pub(crate) struct HopPlan {
+    pub(crate) fanout: Fanout,
+    pub(crate) rule: DeviceRule,
+    pub(crate) weights: EdgeWeights,
+    /// The step's key with the layer folded in.
+    pub(crate) key: RngKey,
+}
+
+impl HopPlan {
+    /// The fanout as a number.
+    #[cfg(feature = "cube")]
+    pub(crate) fn limit(&self) -> u32 {
+        match self.fanout {
+            Fanout::All => u32::MAX,
+            Fanout::UpTo(fanout) => fanout,
+        }
+    }
+}
+
+impl DeviceSampler {
+    /// A sampler without replacement: a destination with no more neighbours than its fanout gets all. `fanouts[i]`
+    /// belongs to layer `i`, input layer first.
+    pub fn new(graph: DeviceGraph, fanouts: impl Into<Vec<Fanout>>) -> Self {
+        Self::with_rule(graph, fanouts, Uniform)
+    }
+
+    /// A sampler by one of `kiln_sample`'s rules, such as [`UniformWithLoop`].
+    pub fn with_rule(
+        graph: DeviceGraph,
+        fanouts: impl Into<Vec<Fanout>>,
+        rule: impl Into<DeviceRule>,
+    ) -> Self {
+        Self { graph, fanouts: fanouts.into(), rule: rule.into(), weights: EdgeWeights::None }
+    }
+
+    /// The same sampler, whose blocks carry the graph's edge weights.
+    ///
+    /// # Errors
+    /// [`Error::NoWeights`] when the graph has none.
+    pub fn carry_weights(self) -> Result<Self> {
+        self.with_edge_weights(EdgeWeights::Stored)
+    }
+
+    /// The same sampler, whose blocks carry weights as by [`NeighborSampler::estimate_sums`].
+    ///
+    /// # Errors
+    /// [`Error::NoWeights`] when the graph has none.
+    pub fn estimate_sums(self) -> Result<Self> {
+        self.with_edge_weights(EdgeWeights::Scaled)
+    }
+
+    fn with_edge_weights(self, weights: EdgeWeights) -> Result<Self> {
+        if self.graph.has_weights() { Ok(Self { weights, ..self }) } else { Err(Error::NoWeights) }
+    }
+
+    /// Number of layers, one block each.
+    pub fn n_layers(&self) -> usize {
+        self.fanouts.len()
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &DeviceGraph {
+        &self.graph
+    }
+
+    /// Samples one block a layer for `seeds`, drawing from `key` only, which is the step's. `scratch` is used where the
+    /// processor samples.
+    ///
+    /// # Errors
+    /// As [`BlockSampler::sample_blocks`].
+    ///
+    /// # Panics
+    /// When the device fails.
+    pub fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampled> {
+        match &self.graph.place {
+            Place::Host(graph) => self.on_host(graph, seeds, key, scratch),
+            #[cfg(feature = "cube")]
+            Place::Cube(graph) => self.on_device(graph, seeds, key),
+        }
+    }
+
+    fn on_host(
+        &self,
+        graph: &Arc<Csc>,
+        seeds: &Seeds,
+        key: RngKey,
+        scratch: &mut Scratch,
+    ) -> Result<DeviceSampled> {
+        let sampler = NeighborSampler::with_rule(Arc::clone(graph), self.fanouts.clone(), self.rule);
+        let sampler = match self.weights {
+            EdgeWeights::None => sampler,
+            EdgeWeights::Stored => sampler.carry_weights()?,
+            EdgeWeights::Scaled => sampler.estimate_sums()?,
+        };
+        let sampled = sampler.sample_blocks(seeds, key, scratch)?;
+        let device = &self.graph.device;
+        let blocks = sampled.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
+        Ok(DeviceSampled { blocks, seed_rows: sampled.seed_rows })
+    }
+
+    #[cfg(feature = "cube")]
+    fn on_device(&self, graph: &crate::cube::Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampled> {
+        let (distinct, seed_rows) = number_seeds(seeds, self.graph.n_nodes())?;
+        let mut nodes = graph.upload_nodes(&distinct);
+        let mut blocks = Vec::with_capacity(self.fanouts.len());
+        for (layer, &fanout) in self.fanouts.iter().enumerate().rev() {
+            let key = key.fold(Domain::Layer, layer as u64);
+            let plan = HopPlan { fanout, rule: self.rule, weights: self.weights, key };
+            let arrays = graph
+                .sample_hop(&nodes, &plan)
+                .map_err(|n_edges| Error::BlockTooLarge { layer, n_edges })?;
+            nodes = arrays.srcs.clone();
+            blocks.push(DeviceBlock::of_arrays(arrays));
+        }
+        blocks.reverse();
+        Ok(DeviceSampled { blocks, seed_rows })
+    }
+}
+
+/// The distinct seeds by first appearance, and each seed's number among them.
+#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "the host's sampler has its own"))]
+fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<NodeId>, Vec<LocalId>)> {
+    let mut numbers = HashMap::with_capacity(seeds.len());
+    let (mut distinct, mut rows) = (Vec::with_capacity(seeds.len()), Vec::with_capacity(seeds.len()));
+    for (position, &node) in seeds.as_nodes().iter().enumerate() {
+        if node.index() >= n_nodes {
+            return Err(Error::SeedOutOfRange { node, position, n_nodes });
+        }
+        let row = *numbers.entry(node).or_insert_with(|| {
+            distinct.push(node);
+            LocalId(distinct.len() as u32 - 1)
+        });
+        rows.push(row);
+    }
+    Ok((distinct, rows))
+}

@@ -1,0 +1,41 @@
+use kiln_graph::NodeId;
+
+/// Why a graph or features cannot be brought to a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UploadError {
+    /// The graph's arrays contradict each other.
+    #[error(transparent)]
+    Graph(#[from] kiln_graph::Error),
+    /// The features cannot be read.
+    #[error(transparent)]
+    Features(#[from] kiln_feature::Error),
+    /// A node has more edges than a position counts.
+    #[error("node {} has {degree} edges, at most {} can be sampled from", node.0, u32::MAX)]
+    DegreeTooLarge {
+        /// The node.
+        node: NodeId,
+        /// Its edges.
+        degree: u64,
+    },
+    /// There is not one number a row that says how often it is asked for.
+    #[error("{got} numbers say how hot {n_rows} feature rows are: give one a row")]
+    HotnessLength {
+        /// How many rows there are.
+        n_rows: usize,
+        /// How many numbers.
+        got: usize,
+    },
+    /// The device has no room for an array.
+    #[error(
+        "{what} take {n_bytes} bytes, the device gives at most {most} at once: leave them on the host, or bring a part"
+    )]
+    TooLarge {
+        /// The array.
+        what: &'static str,
+        /// Its bytes.
+        n_bytes: u64,
+        /// What the device gives.
+        most: u64,
+    },
+}

@@ -1,0 +1,232 @@
+//! Sampling on a device: the blocks are those of the processor's sampler, bit for bit.
+
+use std::sync::Arc;
+
+use kiln_graph::{Block, Csc, CscBuilder, NodeId, Transposed};
+use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
+use kiln_kernels::{DeviceGraph, DeviceRule, DeviceSampled, DeviceSampler};
+use kiln_sample::{
+    BlockSampler, Error, Fanout, NeighborSampler, RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop,
+    UniformWithReplacement,
+};
+use kiln_testkit::{CooGraph, arb_coo, hub, six_nodes};
+use proptest::prelude::*;
+
+const RULES: [DeviceRule; 3] =
+    [DeviceRule::Uniform, DeviceRule::UniformWithReplacement, DeviceRule::UniformWithLoop];
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Weights {
+    None,
+    Stored,
+    Scaled,
+}
+
+/// The graph with a weight for each edge.
+fn weighted(graph: &CooGraph) -> Arc<Csc> {
+    let weights: Vec<f32> = (0..graph.srcs.len()).map(|edge| 0.5 + (edge % 11) as f32 * 0.25).collect();
+    Arc::new(CscBuilder::new(graph.n_nodes).weights(&weights).build(&graph.srcs, &graph.dsts).unwrap())
+}
+
+fn on_host(
+    graph: &Arc<Csc>,
+    fanouts: &[Fanout],
+    rule: DeviceRule,
+    weights: Weights,
+    seeds: &Seeds,
+    key: RngKey,
+) -> Sampled {
+    fn sample(sampler: impl BlockSampler, seeds: &Seeds, key: RngKey) -> Sampled {
+        sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
+    }
+    macro_rules! by {
+        ($rule:expr) => {{
+            let sampler = NeighborSampler::with_rule(Arc::clone(graph), fanouts.to_vec(), $rule);
+            let sampler = match weights {
+                Weights::None => sampler,
+                Weights::Stored => sampler.carry_weights().unwrap(),
+                Weights::Scaled => sampler.estimate_sums().unwrap(),
+            };
+            sample(sampler, seeds, key)
+        }};
+    }
+    match rule {
+        DeviceRule::UniformWithReplacement => by!(UniformWithReplacement),
+        DeviceRule::UniformWithLoop => by!(UniformWithLoop),
+        _ => by!(Uniform),
+    }
+}
+
+fn on_device(
+    graph: &Arc<Csc>,
+    fanouts: &[Fanout],
+    rule: DeviceRule,
+    weights: Weights,
+    seeds: &Seeds,
+    key: RngKey,
+) -> DeviceSampled {
+    let graph = DeviceGraph::new(Arc::clone(graph), &device()).unwrap();
+    let sampler = DeviceSampler::with_rule(graph, fanouts, rule);
+    let sampler = match weights {
+        Weights::None => sampler,
+        Weights::Stored => sampler.carry_weights().unwrap(),
+        Weights::Scaled => sampler.estimate_sums().unwrap(),
+    };
+    sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
+}
+
+/// Equal, up to the last place of weights, which the device divides.
+fn check_same(got: &DeviceSampled, expected: &Sampled) {
+    assert_eq!(got.seed_rows, expected.seed_rows);
+    assert_eq!(got.blocks.len(), expected.blocks.len());
+    for (layer, (got, expected)) in got.blocks.iter().zip(&expected.blocks).enumerate() {
+        let sizes = (got.n_src(), got.n_dst(), got.n_edges());
+        assert_eq!(sizes, (expected.n_src(), expected.n_dst(), expected.n_edges()), "layer {layer}");
+        let got = read_block(got);
+        match (got.weights(), expected.weights()) {
+            (None, None) => {}
+            (Some(got), Some(expected)) => check_close(got, expected, 1e-6),
+            _ => panic!("layer {layer}: only one has weights"),
+        }
+        assert_eq!(without_weights(got), without_weights(expected.clone()), "layer {layer}");
+    }
+}
+
+fn without_weights(block: Block) -> Block {
+    let mut parts = block.into_parts();
+    parts.weights = None;
+    Block::new(parts)
+}
+
+fn nodes(ids: impl IntoIterator<Item = u32>) -> Seeds {
+    Seeds::nodes(ids.into_iter().map(NodeId).collect())
+}
+
+fn arb_fanout() -> impl Strategy<Value = Fanout> {
+    prop_oneof![Just(Fanout::All), (0_u32..12).prop_map(Fanout::UpTo)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Self loops, parallel edges, isolated nodes, seeds that stand twice and no seeds are among them.
+    #[test]
+    fn a_device_samples_what_the_processor_samples(
+        graph in arb_coo(),
+        fanouts in prop::collection::vec(arb_fanout(), 1..4),
+        rule in prop::sample::select(&RULES),
+        weights in prop::sample::select(&[Weights::None, Weights::Stored, Weights::Scaled]),
+        picked in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+        seed in any::<u64>(),
+    ) {
+        let csc = weighted(&graph);
+        let seeds = nodes(picked.iter().map(|index| index.index(graph.n_nodes) as u32));
+        let key = RngKey::new(seed);
+        let got = on_device(&csc, &fanouts, rule, weights, &seeds, key);
+        check_same(&got, &on_host(&csc, &fanouts, rule, weights, &seeds, key));
+    }
+}
+
+/// A graph of the size of small batches: hubs, and chunks of every kernel filled more than once.
+fn larger() -> CooGraph {
+    let n_nodes = 3000_u32;
+    let mut edges = Vec::new();
+    let mut state = 1_u32;
+    let mut draw = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % below
+    };
+    for _ in 0..40_000 {
+        edges.push((draw(n_nodes), draw(n_nodes - 100)));
+    }
+    // Two hubs as destinations, one of them as a source, too.
+    for _ in 0..4000 {
+        edges.push((draw(n_nodes), 17));
+        edges.push((draw(n_nodes), 2000));
+        edges.push((17, draw(n_nodes)));
+    }
+    let (srcs, dsts) = edges.into_iter().unzip();
+    CooGraph { n_nodes: n_nodes as usize, srcs, dsts }
+}
+
+#[test]
+fn hubs_and_many_seeds_are_sampled_alike() {
+    let csc = weighted(&larger());
+    let seeds = nodes((0..900).map(|seed| seed * 7 % 3000).chain([17, 17, 2000]));
+    let key = RngKey::new(3);
+    for rule in RULES {
+        for fanouts in [[15, 10, 5].map(Fanout::UpTo), [Fanout::UpTo(40), Fanout::All, Fanout::UpTo(3)]] {
+            let got = on_device(&csc, &fanouts, rule, Weights::None, &seeds, key);
+            check_same(&got, &on_host(&csc, &fanouts, rule, Weights::None, &seeds, key));
+        }
+    }
+}
+
+/// Sources with no edge, one, and thousands; as many sources as need one digit of the sort, and several.
+#[test]
+fn edges_are_listed_by_source_alike() {
+    let larger = weighted(&larger());
+    let graphs = [(six_nodes(), 6), (hub(700), 701), (Arc::clone(&larger), 900), (larger, 3000)];
+    for (graph, n_seeds) in graphs {
+        for fanout in [Fanout::UpTo(0), Fanout::UpTo(1), Fanout::UpTo(7), Fanout::All] {
+            let (seeds, key) = (nodes(0..n_seeds), RngKey::new(2));
+            let got = on_device(&graph, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key);
+            let expected = on_host(&graph, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key);
+            let expected = Transposed::of(&expected.blocks[0]);
+            let expected = [expected.indptr(), expected.dsts(), expected.edges()];
+            assert_eq!(read_by_source(&got.blocks[0]), expected, "{n_seeds} seeds, {fanout:?}");
+        }
+    }
+}
+
+#[test]
+fn fanouts_above_any_degree_take_all_edges() {
+    let star = hub(700);
+    let seeds = nodes([0, 5]);
+    let key = RngKey::new(9);
+    for fanout in [Fanout::UpTo(699), Fanout::UpTo(700), Fanout::UpTo(u32::MAX), Fanout::All] {
+        let got = on_device(&star, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key);
+        check_same(&got, &on_host(&star, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key));
+    }
+}
+
+/// Where a hop's bound on edges is over 16 million, their number is asked for first.
+#[test]
+fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
+    let star = hub(40_000);
+    let seeds = nodes(0..500);
+    let key = RngKey::new(4);
+    let got = on_device(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key);
+    check_same(&got, &on_host(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key));
+}
+
+#[test]
+fn the_host_waits_once_a_hop_and_no_topology_comes_back() {
+    let graph = DeviceGraph::new(weighted(&larger()), &device()).unwrap();
+    let is_host = device() == burn::tensor::Device::flex();
+    let sampler = DeviceSampler::new(graph, [15, 10, 5].map(Fanout::UpTo)).carry_weights().unwrap();
+    let seeds = nodes(0..1000);
+    let reads = reads_of(|| {
+        let sampled = sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap();
+        assert!(10_000 < sampled.blocks[0].n_edges());
+    });
+    // Two numbers of four bytes, of edges and of new sources.
+    let expected = if is_host { Reads::default() } else { Reads { n_reads: 3, n_bytes: 3 * 8 } };
+    assert_eq!(reads, expected);
+}
+
+#[test]
+fn a_seed_that_the_graph_does_not_have_is_refused_with_its_position() {
+    let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
+    let sampler = DeviceSampler::new(graph, [Fanout::All]);
+    let sampled = sampler.sample_blocks(&nodes([2, 6]), RngKey::new(0), &mut Scratch::default());
+    let error = sampled.unwrap_err();
+    assert!(matches!(error, Error::SeedOutOfRange { node: NodeId(6), position: 1, n_nodes: 6 }), "{error}");
+}
+
+#[test]
+fn weights_that_a_graph_does_not_have_are_refused() {
+    let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
+    assert!(!graph.has_weights());
+    assert!(matches!(DeviceSampler::new(graph, [Fanout::All]).estimate_sums(), Err(Error::NoWeights)));
+}

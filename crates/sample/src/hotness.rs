@@ -1,0 +1,40 @@
+use crate::{BlockSampler, Result, RngKey, Scratch, Seeds};
+
+/// How often each node is an input of these batches, given by their seeds and keys: which features are worth keeping at
+/// hand. The batches are sampled and thrown away.
+///
+/// ```
+/// use std::sync::Arc;
+/// use kiln_graph::{CscBuilder, NodeId};
+/// use kiln_sample::{Fanout, NeighborSampler, RngKey, Seeds, input_counts};
+/// // 0 -> 1 and 0 -> 2.
+/// let graph = Arc::new(CscBuilder::new(3).build(&[0, 0], &[1, 2])?);
+/// let sampler = NeighborSampler::new(graph, [Fanout::UpTo(5)]);
+/// let batches = [1, 2].map(|seed| (Seeds::nodes(vec![NodeId(seed)]), RngKey::new(0)));
+/// assert_eq!(input_counts(&sampler, 3, batches)?, [2, 1, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// What the sampler says.
+///
+/// # Panics
+/// When a sampled node is not below `n_nodes`.
+pub fn input_counts(
+    sampler: &(impl BlockSampler + ?Sized),
+    n_nodes: usize,
+    batches: impl IntoIterator<Item = (Seeds, RngKey)>,
+) -> Result<Vec<u32>> {
+    let (mut counts, mut scratch) = (vec![0; n_nodes], Scratch::default());
+    for (seeds, key) in batches {
+        let sampled = sampler.sample_blocks(&seeds, key, &mut scratch)?;
+        let inputs = match sampled.blocks.first() {
+            Some(block) => block.srcs(),
+            None => seeds.as_nodes(),
+        };
+        for node in inputs {
+            counts[node.index()] += 1;
+        }
+    }
+    Ok(counts)
+}
