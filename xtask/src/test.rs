@@ -27,9 +27,9 @@ pub(crate) struct Args {
 }
 
 /// The tests that run on any device, by the name in the environment variable `KILN_DEVICE`.
-const DEVICE_TESTS: [&str; 17] = [
+const DEVICE_TESTS: [&str; 18] = [
     "devices", "ops", "own", "segments", "rows", "gradient", "dropout", "dense", "sage", "gcn", "gin",
-    "gin_init", "exchange", "parity", "norm", "sampler", "features",
+    "gin_init", "exchange", "parity", "norm", "sampler", "features", "device_nodes",
 ];
 
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.

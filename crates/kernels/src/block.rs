@@ -41,8 +41,11 @@ impl DeviceBlock {
         let carried = block.take_transposed();
         let BlockParts { srcs, indptr, indices, edge_ids, weights } = block.into_parts();
         let src_nodes = upload(cast_vec::<_, u32>(srcs), DType::U32, device);
+        let edges = DeviceEdges::new(n_src, indptr, cast_vec(indices), carried, device);
+        #[cfg(feature = "cube")]
+        crate::cube::upload_by_source(&edges.indptr, &edges.by_source);
         Self {
-            edges: DeviceEdges::new(n_src, indptr, cast_vec(indices), carried, device),
+            edges,
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
             dst_nodes: src_nodes.clone().slice(0..n_dst),
@@ -93,6 +96,12 @@ impl DeviceBlock {
     /// Number of edges.
     pub fn n_edges(&self) -> usize {
         self.edges.n_edges
+    }
+
+    /// Bytes of its arrays, without the edges by source.
+    pub fn n_bytes(&self) -> usize {
+        let per_edge = 4 + 8 + if self.weights.is_some() { 4 } else { 0 };
+        4 * (self.n_dst() + 1 + self.n_src()) + per_edge * self.n_edges()
     }
 
     /// Each edge's id in the graph, `[n_edges]`, as i64.

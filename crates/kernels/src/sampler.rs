@@ -1,12 +1,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use burn::tensor::{DType, Int, Tensor};
+use bytemuck::cast_vec;
 use kiln_graph::{Csc, LocalId, NodeId};
 use kiln_sample::{
     BlockSampler, Domain, Error, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, Result,
-    RngKey, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
+    RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
 };
 
+use crate::block::upload;
 use crate::graph::Place;
 use crate::{DeviceBlock, DeviceGraph};
 
@@ -102,6 +105,9 @@ pub struct DeviceSampled {
     pub blocks: Vec<DeviceBlock>,
     /// For each seed, as given, its row among the last block's destinations.
     pub seed_rows: Vec<LocalId>,
+    /// Global ids of the nodes whose features the blocks start from, as u32: the first block's sources, or the distinct
+    /// seeds where there is no layer.
+    pub input_nodes: Tensor<1, Int>,
 }
 
 /// One hop, as a device is asked for it.
@@ -200,10 +206,17 @@ impl DeviceSampler {
             EdgeWeights::Stored => sampler.carry_weights()?,
             EdgeWeights::Scaled => sampler.estimate_sums()?,
         };
-        let sampled = sampler.sample_blocks(seeds, key, scratch)?;
+        let Sampled { blocks, seed_rows } = sampler.sample_blocks(seeds, key, scratch)?;
         let device = &self.graph.device;
-        let blocks = sampled.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
-        Ok(DeviceSampled { blocks, seed_rows: sampled.seed_rows })
+        let blocks: Vec<_> = blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
+        let input_nodes = match blocks.first() {
+            Some(block) => block.src_nodes().clone(),
+            None => {
+                let (distinct, _) = number_seeds(seeds, graph.n_nodes())?;
+                upload(cast_vec::<_, u32>(distinct), DType::U32, device)
+            }
+        };
+        Ok(DeviceSampled { blocks, seed_rows, input_nodes })
     }
 
     #[cfg(feature = "cube")]
@@ -221,12 +234,11 @@ impl DeviceSampler {
             blocks.push(DeviceBlock::of_arrays(arrays));
         }
         blocks.reverse();
-        Ok(DeviceSampled { blocks, seed_rows })
+        Ok(DeviceSampled { blocks, seed_rows, input_nodes: crate::cube::int_tensor(nodes) })
     }
 }
 
 /// The distinct seeds by first appearance, and each seed's number among them.
-#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "the host's sampler has its own"))]
 fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<NodeId>, Vec<LocalId>)> {
     let mut numbers = HashMap::with_capacity(seeds.len());
     let (mut distinct, mut rows) = (Vec::with_capacity(seeds.len()), Vec::with_capacity(seeds.len()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{Block, Csc, CscBuilder, NodeId, Transposed};
+use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, Transposed};
 use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
 use kiln_kernels::{DeviceGraph, DeviceRule, DeviceSampled, DeviceSampler};
 use kiln_sample::{
@@ -229,4 +229,16 @@ fn weights_that_a_graph_does_not_have_are_refused() {
     let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
     assert!(!graph.has_weights());
     assert!(matches!(DeviceSampler::new(graph, [Fanout::All]).estimate_sums(), Err(Error::NoWeights)));
+}
+
+#[test]
+fn without_layers_the_inputs_are_the_distinct_seeds() {
+    let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
+    let sampler = DeviceSampler::new(graph, []);
+    let sampled =
+        sampler.sample_blocks(&nodes([4, 2, 4]), RngKey::new(0), &mut Scratch::default()).unwrap();
+    assert_eq!(sampled.seed_rows, [0, 1, 0].map(LocalId));
+    #[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
+    let inputs = sampled.input_nodes.into_data();
+    assert_eq!(inputs.try_to_vec::<u32>().unwrap(), [4, 2]);
 }

@@ -6,19 +6,27 @@ use kiln_kernels::DeviceBlock;
 use kiln_loader::MiniBatch;
 use kiln_nn::{BlockModel, Ctx};
 
-use crate::{Counts, DeviceBatch, Forward, Task, classification};
+use crate::{Counts, DeviceBatch, DeviceMiniBatch, Forward, Task, classification};
 
-/// Node classification: cross entropy of the seeds' classes, each seed weighing the same.
+/// Node classification: cross entropy of the seeds' classes, each seed weighing the same. Batches come from the host, or
+/// have been brought to or made on the device already ([`DeviceMiniBatch`]).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NodeClassification<M> {
-    model: PhantomData<fn() -> M>,
+pub struct NodeClassification<M, B = MiniBatch> {
+    model: PhantomData<fn(B) -> M>,
 }
 
-impl<M> NodeClassification<M> {
-    /// The task for models of type `M`.
+impl<M, B> NodeClassification<M, B> {
+    /// The task for models of type `M`, on batches of type `B`.
     pub fn new() -> Self {
         Self { model: PhantomData }
     }
+}
+
+/// A loader's batch of a node task, wherever it was made.
+pub trait NodeBatch {
+    /// Brings it to a device, which is where it is already if it was made on one. `x` tracks gradients where the device
+    /// does.
+    fn upload(self, device: &Device) -> DeviceBatch<NodeInput>;
 }
 
 /// What a node classifier reads.
@@ -43,22 +51,33 @@ impl NodeInput {
     }
 }
 
-impl<M: BlockModel> Task for NodeClassification<M> {
-    type Batch = MiniBatch;
+impl NodeBatch for MiniBatch {
+    fn upload(self, device: &Device) -> DeviceBatch<NodeInput> {
+        DeviceMiniBatch::new(self, device).upload(device)
+    }
+}
+
+impl NodeBatch for DeviceMiniBatch {
+    fn upload(self, device: &Device) -> DeviceBatch<NodeInput> {
+        let (key, n_items, times) = (self.key, self.seeds.len(), self.times);
+        let input = NodeInput {
+            blocks: self.blocks,
+            x: if device.is_autodiff() { self.x.autodiff() } else { self.x },
+            seeds: self.seeds.as_nodes().to_vec(),
+            seed_rows: self.seed_rows.iter().map(|row| row.index()).collect(),
+            labels: self.labels,
+        };
+        DeviceBatch { key, n_items, times, input }
+    }
+}
+
+impl<M: BlockModel, B: NodeBatch> Task for NodeClassification<M, B> {
+    type Batch = B;
     type Input = NodeInput;
     type Model = M;
 
-    fn upload(&self, batch: MiniBatch, device: &Device) -> DeviceBatch<NodeInput> {
-        let n_inputs = batch.blocks.first().map_or(batch.seeds.len(), |block| block.n_src());
-        let x = TensorData::new(batch.x.into_f32(), [n_inputs, batch.x_dim]);
-        let input = NodeInput {
-            blocks: batch.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
-            x: Tensor::from_data(x, device),
-            seeds: batch.seeds.as_nodes().to_vec(),
-            seed_rows: batch.seed_rows.iter().map(|row| row.index()).collect(),
-            labels: batch.labels,
-        };
-        DeviceBatch { key: batch.key, n_items: batch.seeds.len(), times: batch.times, input }
+    fn upload(&self, batch: B, device: &Device) -> DeviceBatch<NodeInput> {
+        batch.upload(device)
     }
 
     fn forward(&self, model: &M, input: &NodeInput, ctx: &Ctx) -> Forward {

@@ -33,6 +33,7 @@ use kiln_sample::RngKey;
 
 use crate::adjoint::{ArgMax, BlockAdjoints};
 use crate::block::Adjacency;
+use crate::by_source::BySource;
 use crate::cube::launch::Rows;
 use crate::cube::segment_sum::{Factor, Own, SegmentSum, Segments};
 use crate::extension::BlockOps;
@@ -310,6 +311,15 @@ impl Segments {
         let rows = Rows::of(x);
         let columns = (0, rows.width());
         SegmentSum { segments: self, rows, columns, factor: Factor::One, is_mean: false, own: Own::Nothing }
+    }
+}
+
+/// Copies the list that a block carries to the block's device, if that is one of ours, where a gradient will ask for it.
+pub(crate) fn upload_by_source(indptr: &Tensor<1, Int>, by_source: &BySource) {
+    if by_source.host().is_some()
+        && let Ok(indptr) = indptr.clone().try_into_primitive::<CubeBackend>()
+    {
+        by_source.device_or(|host| Transposed::upload(&indptr, host.expect("the list should still be there")));
     }
 }
 
