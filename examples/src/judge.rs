@@ -4,9 +4,11 @@ use kiln_data::Dataset;
 use kiln_dist::Ranks;
 use kiln_feature::Dense;
 use kiln_graph::NodeId;
-use kiln_loader::{Fetch, Loader, MiniBatch, Pass};
+use kiln_loader::{Fetch, Loader, Pass};
 use kiln_nn::LayerWise;
-use kiln_train::{Counts, Evaluation, LayerWiseInference, MemoryUse, NodeClassification, Result, Trainer};
+use kiln_train::{
+    Counts, Evaluation, LayerWiseInference, MemoryUse, NodeBatch, NodeClassification, Result, Trainer,
+};
 use rayon::ThreadPool;
 
 /// Judges models on nodes of a data set.
@@ -37,9 +39,9 @@ impl Judge {
     ///
     /// # Errors
     /// What evaluation says.
-    pub fn count<M: LayerWise + Sync, F: Fetch<Batch = MiniBatch>>(
+    pub fn count<M: LayerWise + Sync, F: Fetch<Batch: NodeBatch>>(
         &self,
-        trainer: &mut Trainer<NodeClassification<M>>,
+        trainer: &mut Trainer<NodeClassification<M, F::Batch>>,
         loader: &Loader<F>,
         pass: Pass,
         data: &Dataset,
@@ -61,9 +63,9 @@ impl Judge {
     ///
     /// # Errors
     /// What evaluation says.
-    pub fn evaluate<M: LayerWise + Sync, F: Fetch<Batch = MiniBatch>>(
+    pub fn evaluate<M: LayerWise + Sync, F: Fetch<Batch: NodeBatch>>(
         &self,
-        trainer: &mut Trainer<NodeClassification<M>>,
+        trainer: &mut Trainer<NodeClassification<M, F::Batch>>,
         loader: &Loader<F>,
         pass: Pass,
         data: &Dataset,
@@ -93,10 +95,10 @@ impl Judge {
     }
 }
 
-fn outputs<M: LayerWise + Sync>(
+fn outputs<M: LayerWise + Sync, B: NodeBatch>(
     inference: &LayerWiseInference,
     threads: &ThreadPool,
-    trainer: &Trainer<NodeClassification<M>>,
+    trainer: &Trainer<NodeClassification<M, B>>,
     data: &Dataset,
 ) -> Result<Dense> {
     let (model, device) = (trainer.model(), trainer.device());

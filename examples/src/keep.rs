@@ -108,6 +108,9 @@ const NOT_OF_THE_RESULT: &[&str] = &[
     "epochs",
     "checkpoint-every",
     "memory",
+    "graph-mode",
+    "feature-cache",
+    "hot-by",
     "out",
     "resume",
 ];

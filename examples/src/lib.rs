@@ -7,6 +7,7 @@ mod judge;
 pub mod keep;
 mod mean;
 mod nodes;
+mod placement;
 mod program;
 mod progress;
 pub mod run;
@@ -14,6 +15,7 @@ pub mod run;
 pub use judge::Judge;
 pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
+pub use placement::{Placement, PlacementArgs};
 pub use program::Program;
 pub use progress::{Progress, say};
 

@@ -6,12 +6,12 @@ use burn::tensor::Device;
 use kiln_data::{Dataset, Split};
 use kiln_dist::Communicator;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, Loader, NodeFetch};
+use kiln_loader::{Fetch, ItemSampler, Loader, NodeFetch};
 use kiln_nn::LayerWise;
 use kiln_sample::BlockSampler;
-use kiln_train::{NodeClassification, TEST, Trainer, VALIDATION};
+use kiln_train::{DeviceNodeFetch, NodeBatch, NodeClassification, TEST, ToDevice, Trainer, VALIDATION};
 
-use crate::{Judge, Program};
+use crate::{Judge, Placement, Program};
 
 /// What the ranks share of a program that trains a node classifier: one graph, one table of features.
 #[allow(missing_debug_implementations, reason = "a sampler is anybody's")]
@@ -20,8 +20,10 @@ pub struct NodeProgram<'a> {
     pub program: Program<'a>,
     /// What it learns from.
     pub data: &'a Dataset,
-    /// Makes the blocks.
+    /// Makes the blocks on the processor.
     pub sampler: Arc<dyn BlockSampler>,
+    /// Where batches are made.
+    pub placement: Placement,
     /// Judges the model.
     pub judge: Judge,
 }
@@ -37,19 +39,44 @@ impl NodeProgram<'_> {
     ) -> anyhow::Result<()> {
         let device = &self.program.run.device;
         self.program.run.ranks().run(|comm| Ok(self.rank(init(&device.clone().autodiff())?, comm)?))?;
+        self.placement.say_hits();
         Ok(())
     }
 
     fn rank<M: LayerWise + Sync>(&self, model: M, comm: Box<dyn Communicator>) -> anyhow::Result<()> {
         let Self { program, data, .. } = self;
+        let host = || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
+        match &self.placement {
+            Placement::Host if program.run.is_on_processor() => {
+                self.train_by(model, comm, host().for_training(), host)
+            }
+            Placement::Host => {
+                let to_device = |fetch| ToDevice::new(fetch, &program.run.device);
+                self.train_by(model, comm, to_device(host().for_training()), || to_device(host()))
+            }
+            Placement::Device { sampler, features } => {
+                let fetch = || DeviceNodeFetch::new(sampler.clone(), features.clone(), data.labels.clone());
+                self.train_by(model, comm, fetch(), fetch)
+            }
+        }
+    }
+
+    /// Trains on the batches of one fetch, and evaluates on those of others.
+    fn train_by<M: LayerWise + Sync, F: Fetch<Batch: NodeBatch>>(
+        &self,
+        model: M,
+        comm: Box<dyn Communicator>,
+        fetch: F,
+        to_evaluate: impl Fn() -> F,
+    ) -> anyhow::Result<()> {
+        let Self { program, data, .. } = self;
         let items = program.run.items(comm.topology());
-        let fetch = || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
         let loader = |nodes: &[NodeId], fetch| {
             Loader::new(ItemSampler::new(nodes, items)?, fetch, program.run.loader())
         };
         let Split { train, val, test } = &data.split;
-        let (val_batches, test_batches) = (loader(val, fetch())?, loader(test, fetch())?);
-        let train = loader(train, fetch().for_training())?;
+        let (val_batches, test_batches) = (loader(val, to_evaluate())?, loader(test, to_evaluate())?);
+        let train = loader(train, fetch)?;
         let (task, optimizer) = (NodeClassification::new(), program.fit.optimizer()?);
         let trainer = Trainer::new(task, model, &optimizer, comm, program.run.device.clone())?;
         program.see_through(

@@ -79,6 +79,17 @@ impl RunArgs {
         ItemSamplerConfig { batch_size, shuffle: true, drop_last, uneven: self.uneven.of(), seed, shard }
     }
 
+    /// The same for the batches of all ranks together.
+    pub fn items_of_all_ranks(&self) -> ItemSamplerConfig {
+        let one = self.items(Topology { rank: 0, world_size: 1, local_rank: 0 });
+        ItemSamplerConfig { batch_size: self.batch_size * self.ranks, ..one }
+    }
+
+    /// Whether the processor computes, by Burn's own backend for it.
+    pub fn is_on_processor(&self) -> bool {
+        self.device == Device::flex()
+    }
+
     /// Says so where the ranks' batches are larger than what there is to train on and would be left out.
     ///
     /// # Errors

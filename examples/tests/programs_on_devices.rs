@@ -61,6 +61,32 @@ fn node_classification_trains_there() {
     check(env!("CARGO_BIN_EXE_node_classification"), &format!("{flags} --model gcn --ranks 2"));
 }
 
+/// Where the batches are made is no part of what a run learns.
+#[test]
+fn batches_that_the_device_makes_give_the_same_weights() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_node_classification");
+    for model in ["sage", "gcn"] {
+        let flags = format!("--data sbm --model {model} --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1");
+        let trained = |how: &str| {
+            let out = folder.path().join(format!("{model} {how}").replace(' ', "_"));
+            let output = run(program, &format!("{flags} --device {device} {how} --out {}", out.display()));
+            assert!(output.status.success(), "{model} {how}: {}", text(&output.stderr));
+            let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
+            let summary: Value = serde_json::from_str(&summary).unwrap();
+            (summary["weights_hash"].as_str().unwrap().to_owned(), text(&output.stdout))
+        };
+        let (expected, _) = trained("");
+        for cache in ["", "--feature-cache 300KiB --hot-by presampling"] {
+            let (got, said) = trained(&format!("--graph-mode device {cache}"));
+            assert_eq!(got, expected, "{model} {cache}");
+            let has_all = cache.is_empty() || device == "cpu";
+            assert_eq!(said.contains("feature hits    100.0 %"), has_all, "{model} {cache}: {said}");
+        }
+    }
+}
+
 #[test]
 fn graph_classification_trains_there_on_two_ranks_of_one_device() {
     let flags = "--batch-size 32 --epochs 2 --ranks 2";

@@ -88,6 +88,15 @@ impl DeviceFeatures {
         self.source.dim()
     }
 
+    /// How many rows are where the device reads them; on the processor all.
+    pub fn n_cached(&self) -> usize {
+        match &self.place {
+            Place::Host => self.source.n_rows(),
+            #[cfg(feature = "cube")]
+            Place::Cube(rows) => rows.n_rows(),
+        }
+    }
+
     /// `[n] -> [n, dim]`: the rows of nodes, given by their ids on the device (u32, as [`crate::DeviceBlock::src_nodes`]),
     /// as f32. Where rows are missing on the device, the host waits once for their ids, gathers them, and sends them.
     ///

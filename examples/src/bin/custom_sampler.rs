@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use kiln_examples::args::{self, EdgeWeights};
-use kiln_examples::{NodeProgram, Program, flags, keep, run};
+use kiln_examples::{NodeProgram, Placement, Program, flags, keep, run};
 use kiln_graph::Csc;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
 
@@ -99,6 +99,7 @@ fn main() -> anyhow::Result<()> {
     let (settings, data_hash, loss_every) = (&settings, &args.data.hash(&data)?, Some(10));
     let (data_name, class_names) = (&data.name, &data.class_names);
     let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-    let program = NodeProgram { program, data: &data, sampler, judge };
+    // A rule of one's own runs on the processor, whatever device computes.
+    let program = NodeProgram { program, data: &data, sampler, placement: Placement::Host, judge };
     program.train(|device| model.init(RngKey::new(args.run.seed), device))
 }

@@ -123,6 +123,11 @@ impl FeatureRows {
         Ok(Self { rows, slots: Some(slots), row_type })
     }
 
+    /// How many rows the table has.
+    pub(crate) fn n_rows(&self) -> usize {
+        self.rows.meta.shape()[0]
+    }
+
     /// `[n] -> [n, dim]`: the rows of nodes, of which the source gives those that are not here.
     ///
     /// # Errors

@@ -1,0 +1,125 @@
+//! Where graph and features are read.
+
+use std::sync::Arc;
+
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+use kiln_data::Dataset;
+use kiln_graph::Csc;
+use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
+use kiln_loader::{ItemSampler, Pass};
+use kiln_sample::{BlockSampler, input_counts};
+
+use crate::run::RunArgs;
+use crate::say;
+
+/// Where neighbours are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum GraphMode {
+    /// On the processor, from the graph as it is.
+    Cpu,
+    /// On the device that computes, from a copy in its memory.
+    Device,
+}
+
+/// Which features a device had better hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HotBy {
+    /// Those of nodes that are many nodes' neighbours.
+    Degree,
+    /// Those that the first epoch's batches read most often, which are sampled on the processor to find out.
+    Presampling,
+}
+
+/// Where graph and features are read.
+#[derive(Debug, Args)]
+pub struct PlacementArgs {
+    /// Where neighbours are sampled, and features gathered for them: on the processor, or on the device, from copies in its memory. The batches are the same.
+    #[arg(long, value_enum, default_value = "cpu")]
+    graph_mode: GraphMode,
+    /// Bytes of features that the device holds, as in 2GiB, the hottest ones first; the others are sent batch by batch. All, if not given.
+    #[arg(long, value_parser = kiln_data::convert::parse_bytes)]
+    feature_cache: Option<u64>,
+    /// Which features count as hot: by degree, if not given.
+    #[arg(long, value_enum)]
+    hot_by: Option<HotBy>,
+}
+
+/// Where a program's batches are made.
+#[derive(Debug, Clone)]
+pub enum Placement {
+    /// By the processor.
+    Host,
+    /// By the device.
+    Device {
+        /// Samples blocks.
+        sampler: Arc<DeviceSampler>,
+        /// Gives features.
+        features: Arc<DeviceFeatures>,
+    },
+}
+
+impl PlacementArgs {
+    /// Brings to the device what it was asked to hold, and says so. `sampler` is the processor's, and `to_device` makes
+    /// the device's from the graph there.
+    ///
+    /// # Errors
+    /// When flags contradict each other, or the device has no room.
+    pub fn place(
+        &self,
+        run: &RunArgs,
+        data: &Dataset,
+        graph: Arc<Csc>,
+        sampler: &dyn BlockSampler,
+        to_device: impl FnOnce(DeviceGraph) -> kiln_sample::Result<DeviceSampler>,
+    ) -> anyhow::Result<Placement> {
+        let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();
+        ensure!(is_for_cache, "--hot-by is for --feature-cache: give both or neither");
+        if self.graph_mode == GraphMode::Cpu {
+            let needs_device = self.feature_cache.is_some();
+            ensure!(!needs_device, "--feature-cache is for --graph-mode device: give both or neither");
+            return Ok(Placement::Host);
+        }
+        let features = match self.feature_cache {
+            None => DeviceFeatures::new(data.features.clone(), &run.device)?,
+            Some(n_bytes) => {
+                let hotness = self.hotness(run, data, &graph, sampler)?;
+                DeviceFeatures::hottest(data.features.clone(), &hotness, n_bytes, &run.device)?
+            }
+        };
+        say(format_args!(
+            "{} edges and {} of {} feature rows are on the device",
+            graph.n_edges(),
+            features.n_cached(),
+            data.features.n_rows()
+        ));
+        let sampler = to_device(DeviceGraph::new(graph, &run.device)?)?;
+        Ok(Placement::Device { sampler: Arc::new(sampler), features: Arc::new(features) })
+    }
+
+    fn hotness(
+        &self,
+        run: &RunArgs,
+        data: &Dataset,
+        graph: &Csc,
+        sampler: &dyn BlockSampler,
+    ) -> anyhow::Result<Vec<u32>> {
+        if self.hot_by != Some(HotBy::Presampling) {
+            return Ok(graph.out_degrees());
+        }
+        let items = ItemSampler::new(&data.split.train[..], run.items_of_all_ranks())?;
+        let order = items.epoch(Pass::Train { epoch: 0 });
+        let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
+        Ok(input_counts(sampler, graph.n_nodes(), batches)?)
+    }
+}
+
+impl Placement {
+    /// Says how often the device had what was asked for.
+    pub fn say_hits(&self) {
+        if let Self::Device { features, .. } = self {
+            let hits = features.hit_rate();
+            say(format_args!("feature hits    {:.1} % of {} rows", 100.0 * hits.share(), hits.n_rows));
+        }
+    }
+}
