@@ -42,7 +42,7 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
     drop(sampled);
     let work = Work::new(n_seeds, "seeds", n_threads()).flop(flop);
     let variant = format!("sage-3x256-{}", input.fanouts_name());
-    let (mut trainer, mut batches) = (train::trainer(input)?, train::batches(input)?);
+    let (mut trainer, mut batches) = (train::trainer(input, &Device::flex())?, train::batches(input)?);
     stage.bench(&variant, &input.name, work, |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })

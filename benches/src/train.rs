@@ -4,10 +4,10 @@
 use burn::tensor::Device;
 use kiln_dist::Solo;
 use kiln_feature::FeatureSource;
-use kiln_loader::{Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, RngKey, Sampled};
-use kiln_train::{NodeClassification, OptimizerConfig, Trainer};
+use kiln_train::{NodeBatch, NodeClassification, OptimizerConfig, Trainer};
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
 
@@ -25,16 +25,24 @@ pub fn batches(input: &Input) -> Result<SageBatches> {
     let data = &input.dataset;
     let fetch =
         NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone()).for_training();
-    let config = LoaderConfig { workers: 1, ..LoaderConfig::default() };
-    Ok(Endless::new(Loader::new(input.items(BATCH_SIZE)?, fetch, config)?))
+    Ok(Endless::new(loader(input, fetch)?))
 }
 
-/// A trainer of GraphSAGE with as many layers as the input has fanouts: means, no dropout, Adam 0.01.
+/// A loader of one worker over an input's training nodes.
+///
+/// # Errors
+/// What the loader says.
+pub fn loader<F: Fetch>(input: &Input, fetch: F) -> Result<Loader<F>> {
+    let config = LoaderConfig { workers: 1, ..LoaderConfig::default() };
+    Ok(Loader::new(input.items(BATCH_SIZE)?, fetch, config)?)
+}
+
+/// A trainer on a device of GraphSAGE with as many layers as the input has fanouts: means, no dropout, Adam 0.01.
 ///
 /// # Errors
 /// When the set has no class or no column.
-pub fn trainer(input: &Input) -> Result<Trainer<NodeClassification<Sage>>> {
-    let (data, device) = (&input.dataset, Device::flex());
+pub fn trainer<B: NodeBatch>(input: &Input, device: &Device) -> Result<Trainer<NodeClassification<Sage, B>>> {
+    let data = &input.dataset;
     let config = SageConfig {
         d_in: data.features.dim(),
         hidden: HIDDEN,
@@ -46,7 +54,7 @@ pub fn trainer(input: &Input) -> Result<Trainer<NodeClassification<Sage>>> {
     };
     let model = config.init(RngKey::new(0), &device.clone().autodiff())?;
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    Ok(Trainer::new(NodeClassification::new(), model, &optimizer, Box::new(Solo), device)?)
+    Ok(Trainer::new(NodeClassification::new(), model, &optimizer, Box::new(Solo), device.clone())?)
 }
 
 /// Floating-point operations of the dense products of a step on these blocks, in the cheaper order of projecting

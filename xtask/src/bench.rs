@@ -21,12 +21,18 @@ use self::runs::Run;
 /// The stages, in the order of a step, each a file of `benches/benches`.
 const STAGES: [&str; 6] = ["graph", "sample", "gather", "aggregate", "dense", "step"];
 
+/// What `--device` runs, in place of these.
+const DEVICE_STAGE: &str = "device";
+
 /// Options of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Runs this stage only (graph, sample, gather, aggregate, dense, step); may be given several times
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STAGES), conflicts_with = "peers")]
     stage: Vec<String>,
+    /// Runs the stage of devices on this one, cuda, cuda:1, wgpu or cube-cpu, in place of the others
+    #[arg(long, value_name = "NAME", value_parser = crate::test::device, conflicts_with_all = ["stage", "peers"])]
+    device: Option<String>,
     /// Benches the data set of this folder, of any kind that is recognised, in place of the built-in inputs; may be
     /// given several times
     #[arg(long, value_name = "DIR")]
@@ -93,6 +99,8 @@ struct Settings {
     threads: Option<u32>,
     /// The only bench that is to run; all unless given.
     only: Option<String>,
+    /// The device of the stage of devices.
+    device: Option<String>,
 }
 
 impl Settings {
@@ -109,6 +117,9 @@ impl Settings {
         }
         if !self.fanouts.is_empty() {
             env.insert("KILN_BENCH_FANOUTS", self.fanouts.join(";").into());
+        }
+        if let Some(device) = &self.device {
+            env.insert("KILN_DEVICE", device.into());
         }
         if let Some(threads) = self.threads {
             env.insert("RAYON_NUM_THREADS", threads.to_string().into());
@@ -133,16 +144,22 @@ pub(crate) fn run(args: Args) -> Result<()> {
             peers::Options { python: args.python, rounds: args.rounds, rows: args.row, data, in_memory };
         return peers::run(&options);
     }
-    let settings = Settings { data, in_memory, fanouts: args.fanouts, threads: args.threads, only: None };
+    let (fanouts, threads, device) = (args.fanouts, args.threads, args.device);
+    let settings = Settings { data, in_memory, fanouts, threads, only: None, device };
+    if let Some(device) = &settings.device {
+        crate::llvm::run_for(crate::test::feature(device))?;
+    }
     // Read first: a name that does not exist should not cost a run.
     let base = args.against.as_deref().map(runs::load).transpose()?;
     let machine = Machine::measure(settings.n_threads())?;
     print!("{machine}");
     let mut benches = Vec::new();
-    for stage in STAGES {
-        if !args.stage.is_empty() && !args.stage.iter().any(|name| name == stage) {
-            continue;
-        }
+    let is_asked_for = |stage: &&str| args.stage.is_empty() || args.stage.iter().any(|name| name == stage);
+    let stages: Vec<&str> = match &settings.device {
+        Some(_) => vec![DEVICE_STAGE],
+        None => STAGES.into_iter().filter(is_asked_for).collect(),
+    };
+    for stage in stages {
         let measured = measure::run_stage(stage, &settings, &machine)?;
         for bench in &measured {
             println!("{}", lines::of(bench));
@@ -152,7 +169,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if benches.is_empty() {
         bail!("no bench of these stages runs on this data");
     }
-    let run = Run::now(settings.threads, Some(machine), benches)?;
+    let run = Run::now(threads, Some(machine), benches)?;
     if let Some(path) = &args.json {
         fs::write(path, lines::json(&run)?)
             .with_context(|| format!("{} cannot be written", path.display()))?;
@@ -187,13 +204,16 @@ mod tests {
     fn a_bench_process_is_told_what_was_asked_for() {
         let fanouts = vec!["a=1".into(), "b=2,3".into()];
         let data = vec!["x/a".into(), "y/b".into()];
-        let env = Settings { data, in_memory: true, fanouts, threads: Some(2), only: None }.env().unwrap();
+        let device = Some("cuda:1".into());
+        let env = Settings { data, in_memory: true, fanouts, threads: Some(2), only: None, device };
+        let env = env.env().unwrap();
         let values: Vec<_> = env.iter().map(|(name, value)| (*name, value.to_str().unwrap())).collect();
         let data = env::join_paths(["x/a", "y/b"]).unwrap();
         let expected = [
             ("KILN_BENCH_DATA", data.to_str().unwrap()),
             ("KILN_BENCH_FANOUTS", "a=1;b=2,3"),
             ("KILN_BENCH_IN_MEMORY", "1"),
+            ("KILN_DEVICE", "cuda:1"),
             ("RAYON_NUM_THREADS", "2"),
         ];
         assert_eq!(values, expected);
@@ -208,7 +228,7 @@ mod tests {
             .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
             .collect();
         files.sort();
-        let mut stages = STAGES;
+        let mut stages = [&STAGES[..], &[DEVICE_STAGE]].concat();
         stages.sort();
         assert_eq!(files, stages);
     }

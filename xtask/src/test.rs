@@ -87,9 +87,7 @@ fn standing_skips() -> Vec<Skip> {
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
     let features = args.device.as_deref().map_or(FEATURES, feature);
-    if ["cuda", "cube-cpu"].contains(&features) {
-        llvm::run()?;
-    }
+    llvm::run_for(features)?;
     let (mut tally, commands) = match &args.device {
         Some(device) => {
             let mut tests = device_tests(features, device)?;
@@ -138,15 +136,15 @@ fn device_tests(features: &str, device: &str) -> Result<Command> {
 }
 
 /// Reads a device that a feature brings.
-fn device(name: &str) -> Result<String, String> {
+pub(crate) fn device(name: &str) -> Result<String, String> {
     match feature(name) {
         "cuda" | "wgpu" | "cube-cpu" => Ok(name.to_owned()),
-        _ => Err("expected cuda, wgpu or cube-cpu; without --device, all tests run on the processor".into()),
+        _ => Err("expected cuda, cuda:N, wgpu, wgpu:N or cube-cpu; without --device, the processor is used".into()),
     }
 }
 
 /// The feature that brings a device: its name without the number.
-fn feature(device: &str) -> &str {
+pub(crate) fn feature(device: &str) -> &str {
     device.split(':').next().unwrap_or(device)
 }
 

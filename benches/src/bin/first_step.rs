@@ -14,7 +14,7 @@ fn main() -> Result {
     };
     let n_steps: usize = n_steps.parse()?;
     let input = Input::open(Path::new(folder))?;
-    let mut trainer = train::trainer(&input)?;
+    let mut trainer = train::trainer(&input, &burn::tensor::Device::flex())?;
     let mut batches = train::batches(&input)?;
     let mut so_far = EpochSoFar::start(0);
     for _ in 0..n_steps {

@@ -80,8 +80,8 @@ impl Measurement {
     }
 }
 
-/// Runs one bench target in the profile and with the features of the tests, so that nothing is built twice. It may
-/// have no bench for the data that was asked for.
+/// Runs one bench target in the profile of the tests, with the feature of a device where one is asked for. It may have no
+/// bench for the data that was asked for.
 pub(super) fn run_stage(stage: &str, settings: &Settings, machine: &Machine) -> Result<Vec<Measurement>> {
     let folder = workspace::root()?.join("target").join("bench").join(stage);
     // Emptied first: what it then holds is of this run.
@@ -91,6 +91,9 @@ pub(super) fn run_stage(stage: &str, settings: &Settings, machine: &Machine) -> 
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut command = workspace::cargo()?;
     command.args(["bench", "--quiet", "--locked", "--workspace", "--bench", stage]);
+    if let Some(device) = &settings.device {
+        command.args(["--features", crate::test::feature(device)]);
+    }
     command.args(["--", "--noplot", "--quiet"]).env("CRITERION_HOME", &folder).envs(settings.env()?);
     if let Some(only) = &settings.only {
         command.args(["--exact", only]);
@@ -111,7 +114,19 @@ fn read_folder(folder: &Path, machine: &Machine) -> Result<Vec<Measurement>> {
     let mut measured = Vec::new();
     read_results(folder, &mut work, machine, &mut measured)?;
     measured.sort_by(|a: &Measurement, b| a.name.cmp(&b.name));
+    compare_with_copy(&mut measured);
     Ok(measured)
+}
+
+/// The rate at which a device copies is the ceiling of its benches that are given in bytes.
+fn compare_with_copy(benches: &mut [Measurement]) {
+    let bytes = |bench: &Measurement| bench.rate().filter(|(_, unit)| *unit == "bytes").map(|(rate, _)| rate);
+    let Some(copy) = benches.iter().find(|bench| bench.name.starts_with("device/copy/")).and_then(bytes) else {
+        return;
+    };
+    for bench in benches {
+        bench.ceiling_fraction = bytes(bench).map(|rate| rate / copy);
+    }
 }
 
 /// Collects every `…/new/benchmark.json` below a folder, with the sample beside it.
@@ -170,6 +185,19 @@ pub(super) mod tests {
         let text = r#"{"elements": 1000, "unit": "edges", "threads": 1, "streamed": 8000000,
                        "row_traffic": 0, "access": "nothing", "lines": 100000, "among": 1000, "flop": 0}"#;
         serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn bytes_of_a_device_are_compared_with_its_copy() {
+        let of_bytes = |name: &str, elements| {
+            let work = Work { elements, unit: "bytes".into(), ..work() };
+            Measurement { work: Some(work), ..bench(name) }
+        };
+        let edges = Measurement { ceiling_fraction: None, ..bench("device/sample-5/x") };
+        let mut benches = vec![of_bytes("device/copy/x", 8000), of_bytes("device/mean/x", 6000), edges];
+        compare_with_copy(&mut benches);
+        let fractions: Vec<_> = benches.iter().map(|bench| bench.ceiling_fraction).collect();
+        assert_eq!(fractions, [Some(1.0), Some(0.75), None]);
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub(super) fn measure(ours: &Ours, peers: &Peers, machine: &Machine) -> Result<C
                 fanouts: vec![format!("{}=15,10,5", Set::Products.name())],
                 threads: Some(threads),
                 only: Some(name.clone()),
+                device: None,
             };
             let found = run_stage(stage, &settings, machine)?.into_iter().find(|bench| bench.name == name);
             let bench = found.with_context(|| format!("there is no bench {name}"))?;

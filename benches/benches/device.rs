@@ -1,0 +1,178 @@
+//! Stage `device`: what runs on a device, with the wait for it inside the measured time. Means over segments of rows at
+//! random places, the blocks of fresh batches, their features, and whole training steps, all made there. The device is
+//! that of `KILN_DEVICE`, the processor where that is not set; on a GPU the tables are larger than its caches.
+//!
+//! What is bound by memory is given in bytes, every one that is read or written being counted, so that its rate is to be
+//! compared with that of `copy`.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use kiln_benches::{Endless, Input, Result, Stage, Work, inputs, train};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_kernels::testing::device;
+use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, ops};
+use kiln_sample::Scratch;
+use kiln_train::{DeviceNodeFetch, EpochSoFar};
+
+/// Batches that a bench goes round.
+const N_BATCHES: usize = 16;
+
+/// Columns, and how their values are stored.
+const ROWS: [(usize, DType); 4] =
+    [(100, DType::F32), (128, DType::F32), (256, DType::F32), (256, DType::BF16)];
+
+/// How large the tables are.
+struct Scale {
+    name: &'static str,
+    n_rows: usize,
+    n_edges: usize,
+    /// f32 values that are copied.
+    n_copied: usize,
+}
+
+/// Small where the processor computes, which has to finish; else more than any cache.
+fn scale() -> Scale {
+    let name = std::env::var("KILN_DEVICE").unwrap_or_default();
+    if name.starts_with("cuda") || name.starts_with("wgpu") {
+        Scale { name: "2Mi-rows", n_rows: 1 << 21, n_edges: 10_000_000, n_copied: 1 << 28 }
+    } else {
+        Scale { name: "16Ki-rows", n_rows: 1 << 14, n_edges: 40_000, n_copied: 1 << 20 }
+    }
+}
+
+fn main() -> Result {
+    let (device, scale, mut stage) = (device(), scale(), Stage::new("device"));
+    stage.samples(10);
+    copy(&mut stage, &device, &scale)?;
+    means(&mut stage, &device, &scale)?;
+    for input in inputs()? {
+        batches(&mut stage, &device, &input)?;
+        steps(&mut stage, &device, &input)?;
+    }
+    stage.finish();
+    Ok(())
+}
+
+/// Waits until the device has done all that it was asked for.
+fn wait(device: &Device) {
+    device.sync().expect("the device should do what it was asked for");
+}
+
+/// What the others are compared with: a pass that reads and writes each value once.
+fn copy(stage: &mut Stage, device: &Device, scale: &Scale) -> Result {
+    let x = Tensor::<1>::ones([scale.n_copied], device);
+    let work = Work::new(8 * scale.n_copied as u64, "bytes", 1);
+    stage.bench("copy", scale.name, work, |bencher| {
+        bencher.iter(|| {
+            // The tensor is still held, so that the result is another one.
+            black_box(x.clone().add_scalar(1.0));
+            wait(device);
+        });
+    })
+}
+
+fn means(stage: &mut Stage, device: &Device, scale: &Scale) -> Result {
+    for degree in [10, 50] {
+        let block = DeviceBlock::new(random_block(scale, degree), device);
+        for (dim, dtype) in ROWS {
+            if !device.supports_dtype(dtype) {
+                continue;
+            }
+            let values = (0..scale.n_rows * dim).map(|place| (place % 1021) as f32 / 1021.0).collect();
+            let x = Tensor::<2>::from_data(TensorData::new::<f32, _>(values, [scale.n_rows, dim]), device);
+            let x = x.cast(dtype);
+            let row_bytes = (dim * dtype.size()) as u64;
+            let (n_edges, n_dst) = (block.n_edges() as u64, block.n_dst() as u64);
+            let work = Work::new(n_edges * (row_bytes + 4) + n_dst * (row_bytes + 8), "bytes", 1);
+            let variant = format!("mean-{dim}-{dtype:?}-degree-{degree}").to_lowercase();
+            stage.bench(&variant, scale.name, work, |bencher| {
+                bencher.iter(|| {
+                    black_box(ops::neighbor_mean(&block, x.clone()));
+                    wait(device);
+                });
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Destinations of one degree, whose sources are anywhere in the table.
+fn random_block(scale: &Scale, degree: usize) -> Block {
+    let (n_dst, n_rows) = (scale.n_edges / degree, scale.n_rows as u64);
+    let n_edges = n_dst * degree;
+    // The upper bits of the golden ratio's multiples are spread evenly and come in no order that a cache would like.
+    let source = |edge: usize| ((edge as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * n_rows >> 32;
+    Block::new(BlockParts {
+        srcs: (0..scale.n_rows as u32).map(NodeId).collect(),
+        indptr: (0..=n_dst).map(|dst| (dst * degree) as u32).collect(),
+        indices: (0..n_edges).map(|edge| LocalId(source(edge) as u32)).collect(),
+        edge_ids: (0..n_edges as u64).map(EdgeId).collect(),
+        weights: None,
+    })
+}
+
+fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
+    let (sampler, features) = parts(device, input)?;
+    let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
+    let mut sample = |number: usize| {
+        let batch = &batches[number % batches.len()];
+        let sampled = sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch);
+        sampled.expect("the seeds should be nodes of the graph")
+    };
+    let sampled: Vec<_> = (0..batches.len()).map(&mut sample).collect();
+    let n_edges: usize = sampled.iter().flat_map(|batch| &batch.blocks).map(DeviceBlock::n_edges).sum();
+    let mut number = 0;
+    let variant = format!("sample-{}", input.fanouts_name());
+    let work = Work::new((n_edges / sampled.len()) as u64, "edges", 1);
+    stage.bench(&variant, &input.name, work, |bencher| {
+        bencher.iter(|| {
+            number += 1;
+            black_box(sample(number));
+            wait(device);
+        });
+    })?;
+    let n_rows: usize = sampled.iter().map(|batch| batch.input_nodes.dims()[0]).sum();
+    let row_bytes = 4 + 4 * features.dim() + input.dataset.features.row_type().bytes() * features.dim();
+    let work = Work::new((n_rows / sampled.len() * row_bytes) as u64, "bytes", 1);
+    stage.bench("gather", &input.name, work, |bencher| {
+        bencher.iter(|| {
+            number += 1;
+            let nodes = &sampled[number % sampled.len()].input_nodes;
+            black_box(features.gather(nodes).expect("every node should have features"));
+            wait(device);
+        });
+    })
+}
+
+fn parts(device: &Device, input: &Input) -> Result<(DeviceSampler, DeviceFeatures)> {
+    let graph = DeviceGraph::new(Arc::clone(&input.dataset.graph), device)?;
+    let features = DeviceFeatures::new(input.dataset.features.clone(), device)?;
+    Ok((DeviceSampler::new(graph, input.fanouts.clone()), features))
+}
+
+/// GraphSAGE, three layers of 256, on batches that the device makes.
+fn steps(stage: &mut Stage, device: &Device, input: &Input) -> Result {
+    let (sampler, features) = parts(device, input)?;
+    let fetch = DeviceNodeFetch::new(sampler.into(), features.into(), input.dataset.labels.clone());
+    let mut batches = Endless::new(train::loader(input, fetch)?);
+    let mut trainer = train::trainer(input, device)?;
+    let mut step = |so_far: &mut EpochSoFar| {
+        trainer.step(&mut batches, so_far).expect("a step should have a finite loss");
+    };
+    let n_seeds = input.batches(1)?[0].seeds.len() as u64;
+    let variant = format!("sage-3x256-{}", input.fanouts_name());
+    stage.bench(&variant, &input.name, Work::new(n_seeds, "seeds", 1), |bencher| {
+        bencher.iter_custom(|n_steps| -> Duration {
+            let mut so_far = EpochSoFar::start(0);
+            step(&mut so_far);
+            wait(device);
+            let started = Instant::now();
+            (0..n_steps).for_each(|_| step(&mut so_far));
+            wait(device);
+            started.elapsed()
+        });
+    })
+}

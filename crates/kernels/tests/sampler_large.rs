@@ -1,0 +1,56 @@
+//! A graph of more than 2^31 edges on a device. It takes 9 GB of the device's memory and as much of the disk, at most:
+//! `cargo test --release --workspace --features cube-cpu --test sampler_large -- --ignored` with `KILN_DEVICE=cube-cpu`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use kiln_graph::{Csc, Mapping, NodeId};
+use kiln_kernels::testing::{device, read_block};
+use kiln_kernels::{DeviceGraph, DeviceSampler};
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+
+const N_NODES: u64 = 2000;
+
+/// Edges of node 0, all of them loops.
+const N_LOOPS: u64 = (1 << 31) + 5;
+
+/// Edges of node 1, from nodes 2 on.
+const N_OTHERS: u64 = 1000;
+
+/// The graph in a file that is mostly holes.
+fn graph(folder: &tempfile::TempDir) -> Arc<Csc> {
+    let path = folder.path().join("indices");
+    let file = File::create(&path).unwrap();
+    file.set_len(4 * (N_LOOPS + N_OTHERS)).unwrap();
+    let others: Vec<u8> = (0..N_OTHERS as u32).flat_map(|number| (2 + number / 2).to_le_bytes()).collect();
+    file.write_all_at(&others, 4 * N_LOOPS).unwrap();
+    let indices = Mapping::open(&path).unwrap();
+    let indices = indices.slice::<NodeId>(0..4 * (N_LOOPS + N_OTHERS) as usize).unwrap();
+    let mut indptr = vec![N_LOOPS + N_OTHERS; N_NODES as usize + 1];
+    indptr[..2].copy_from_slice(&[0, N_LOOPS]);
+    Arc::new(Csc::new(indptr.into(), indices).unwrap())
+}
+
+#[test]
+#[ignore = "takes 9 GB of a device's memory"]
+fn edges_past_31_bits_are_sampled_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = graph(&folder);
+    let on_device = DeviceGraph::new(Arc::clone(&graph), &device()).unwrap();
+    for key in (0..5).map(RngKey::new) {
+        for fanouts in [[7, 9].map(Fanout::UpTo), [Fanout::UpTo(3), Fanout::UpTo(1000)]] {
+            let seeds = Seeds::nodes([1, 0, 3].map(NodeId).to_vec());
+            let expected = NeighborSampler::new(Arc::clone(&graph), fanouts);
+            let expected = expected.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap();
+            let got = DeviceSampler::new(on_device.clone(), fanouts);
+            let got = got.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap();
+            let last = expected.blocks[1].edge_ids().iter().max().unwrap();
+            assert!(1 << 31 < last.0);
+            for (got, expected) in got.blocks.iter().zip(expected.blocks) {
+                assert_eq!(read_block(got), expected);
+            }
+        }
+    }
+}
