@@ -104,7 +104,8 @@ fn random_block(scale: &Scale, degree: usize) -> Block {
     let (n_dst, n_rows) = (scale.n_edges / degree, scale.n_rows as u64);
     let n_edges = n_dst * degree;
     // The upper bits of the golden ratio's multiples are spread evenly and come in no order that a cache would like.
-    let source = |edge: usize| ((edge as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) * n_rows >> 32;
+    let upper = |edge: usize| (edge as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let source = |edge: usize| (upper(edge) * n_rows) >> 32;
     Block::new(BlockParts {
         srcs: (0..scale.n_rows as u32).map(NodeId).collect(),
         indptr: (0..=n_dst).map(|dst| (dst * degree) as u32).collect(),
@@ -160,7 +161,7 @@ fn steps(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let mut batches = Endless::new(train::loader(input, fetch)?);
     let mut trainer = train::trainer(input, device)?;
     let mut step = |so_far: &mut EpochSoFar| {
-        trainer.step(&mut batches, so_far).expect("a step should have a finite loss");
+        trainer.step(&mut batches, so_far, |_| ()).expect("a step should have a finite loss");
     };
     let n_seeds = input.batches(1)?[0].seeds.len() as u64;
     let variant = format!("sage-3x256-{}", input.fanouts_name());

@@ -56,7 +56,7 @@ fn steps<T: Task, F: Fetch<Batch = T::Batch>>(
 ) -> Duration {
     let mut so_far = EpochSoFar::start(0);
     let mut step = || {
-        trainer.step(batches, &mut so_far).expect("a step should have a finite loss");
+        trainer.step(batches, &mut so_far, |_| ()).expect("a step should have a finite loss");
     };
     step();
     let started = Instant::now();

@@ -7,7 +7,7 @@ use kiln_feature::FeatureSource;
 use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, RngKey, Sampled};
-use kiln_train::{NodeBatch, NodeClassification, OptimizerConfig, Trainer};
+use kiln_train::{NodeClassification, NodeInput, OptimizerConfig, Trainer, Upload};
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
 
@@ -41,7 +41,10 @@ pub fn loader<F: Fetch>(input: &Input, fetch: F) -> Result<Loader<F>> {
 ///
 /// # Errors
 /// When the set has no class or no column.
-pub fn trainer<B: NodeBatch>(input: &Input, device: &Device) -> Result<Trainer<NodeClassification<Sage, B>>> {
+pub fn trainer<B: Upload<Input = NodeInput>>(
+    input: &Input,
+    device: &Device,
+) -> Result<Trainer<NodeClassification<Sage, B>>> {
     let data = &input.dataset;
     let config = SageConfig {
         d_in: data.features.dim(),

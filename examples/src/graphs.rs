@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
+use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_data::{GraphDataset, Kind};
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig};
-use kiln_nn::{Epsilon, GinConfig, Jumping, Norm, Readout};
+use kiln_nn::{Epsilon, Gin, GinConfig, Jumping, Norm, Readout};
+use kiln_train::{DeviceBatch, GraphClassification, GraphInput, ToDevice};
 
 use crate::{flags, say};
 
@@ -102,7 +104,10 @@ impl GraphArgs {
 }
 
 /// What makes the batches of a program on graphs.
-pub type GraphLoader = Loader<GraphFetch<dyn FeatureSource>>;
+pub type GraphLoader = Loader<ToDevice<GraphFetch<dyn FeatureSource>>>;
+
+/// What such a program learns, from batches that the loader has brought to the device.
+pub type GinTask = GraphClassification<Gin, DeviceBatch<GraphInput>>;
 
 impl Graphs {
     /// Batches of these graphs, to judge a model by.
@@ -114,8 +119,9 @@ impl Graphs {
         graphs: &[NodeId],
         items: ItemSamplerConfig,
         config: LoaderConfig,
+        device: &Device,
     ) -> kiln_loader::Result<GraphLoader> {
-        Loader::new(ItemSampler::new(graphs, items)?, self.fetch(), config)
+        Loader::new(ItemSampler::new(graphs, items)?, ToDevice::new(self.fetch(), device), config)
     }
 
     /// Batches of these graphs, to train with.
@@ -127,8 +133,10 @@ impl Graphs {
         graphs: &[NodeId],
         items: ItemSamplerConfig,
         config: LoaderConfig,
+        device: &Device,
     ) -> kiln_loader::Result<GraphLoader> {
-        Loader::new(ItemSampler::new(graphs, items)?, self.fetch().for_training(), config)
+        let fetch = ToDevice::new(self.fetch().for_training(), device);
+        Loader::new(ItemSampler::new(graphs, items)?, fetch, config)
     }
 
     fn fetch(&self) -> GraphFetch<dyn FeatureSource> {

@@ -7,7 +7,7 @@ use kiln_graph::NodeId;
 use kiln_loader::{Fetch, Loader, Pass};
 use kiln_nn::LayerWise;
 use kiln_train::{
-    Counts, Evaluation, LayerWiseInference, MemoryUse, NodeBatch, NodeClassification, Result, Trainer,
+    Counts, Evaluation, LayerWiseInference, MemoryUse, NodeClassification, NodeInput, Result, Trainer, Upload,
 };
 use rayon::ThreadPool;
 
@@ -39,7 +39,7 @@ impl Judge {
     ///
     /// # Errors
     /// What evaluation says.
-    pub fn count<M: LayerWise + Sync, F: Fetch<Batch: NodeBatch>>(
+    pub fn count<M: LayerWise + Sync, F: Fetch<Batch: Upload<Input = NodeInput>>>(
         &self,
         trainer: &mut Trainer<NodeClassification<M, F::Batch>>,
         loader: &Loader<F>,
@@ -63,7 +63,7 @@ impl Judge {
     ///
     /// # Errors
     /// What evaluation says.
-    pub fn evaluate<M: LayerWise + Sync, F: Fetch<Batch: NodeBatch>>(
+    pub fn evaluate<M: LayerWise + Sync, F: Fetch<Batch: Upload<Input = NodeInput>>>(
         &self,
         trainer: &mut Trainer<NodeClassification<M, F::Batch>>,
         loader: &Loader<F>,
@@ -95,7 +95,7 @@ impl Judge {
     }
 }
 
-fn outputs<M: LayerWise + Sync, B: NodeBatch>(
+fn outputs<M: LayerWise + Sync, B: Upload<Input = NodeInput>>(
     inference: &LayerWiseInference,
     threads: &ThreadPool,
     trainer: &Trainer<NodeClassification<M, B>>,

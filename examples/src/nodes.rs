@@ -9,7 +9,9 @@ use kiln_graph::NodeId;
 use kiln_loader::{Fetch, ItemSampler, Loader, NodeFetch};
 use kiln_nn::LayerWise;
 use kiln_sample::BlockSampler;
-use kiln_train::{DeviceNodeFetch, NodeBatch, NodeClassification, TEST, ToDevice, Trainer, VALIDATION};
+use kiln_train::{
+    DeviceNodeFetch, NodeClassification, NodeInput, TEST, ToDevice, Trainer, Upload, VALIDATION,
+};
 
 use crate::{Judge, Placement, Program};
 
@@ -47,9 +49,6 @@ impl NodeProgram<'_> {
         let Self { program, data, .. } = self;
         let host = || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
         match &self.placement {
-            Placement::Host if program.run.is_on_processor() => {
-                self.train_by(model, comm, host().for_training(), host)
-            }
             Placement::Host => {
                 let to_device = |fetch| ToDevice::new(fetch, &program.run.device);
                 self.train_by(model, comm, to_device(host().for_training()), || to_device(host()))
@@ -62,7 +61,7 @@ impl NodeProgram<'_> {
     }
 
     /// Trains on the batches of one fetch, and evaluates on those of others.
-    fn train_by<M: LayerWise + Sync, F: Fetch<Batch: NodeBatch>>(
+    fn train_by<M: LayerWise + Sync, F: Fetch<Batch: Upload<Input = NodeInput>>>(
         &self,
         model: M,
         comm: Box<dyn Communicator>,

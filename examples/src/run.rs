@@ -85,11 +85,6 @@ impl RunArgs {
         ItemSamplerConfig { batch_size: self.batch_size * self.ranks, ..one }
     }
 
-    /// Whether the processor computes, by Burn's own backend for it.
-    pub fn is_on_processor(&self) -> bool {
-        self.device == Device::flex()
-    }
-
     /// Says so where the ranks' batches are larger than what there is to train on and would be left out.
     ///
     /// # Errors

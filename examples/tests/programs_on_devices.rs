@@ -2,6 +2,7 @@
 //! has it: losses agree with the processor's.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -68,7 +69,8 @@ fn batches_that_the_device_makes_give_the_same_weights() {
     let folder = tempfile::tempdir().unwrap();
     let program = env!("CARGO_BIN_EXE_node_classification");
     for model in ["sage", "gcn"] {
-        let flags = format!("--data sbm --model {model} --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1");
+        let flags =
+            format!("--data sbm --model {model} --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1");
         let trained = |how: &str| {
             let out = folder.path().join(format!("{model} {how}").replace(' ', "_"));
             let output = run(program, &format!("{flags} --device {device} {how} --out {}", out.display()));
@@ -85,6 +87,42 @@ fn batches_that_the_device_makes_give_the_same_weights() {
             assert_eq!(said.contains("feature hits    100.0 %"), has_all, "{model} {cache}: {said}");
         }
     }
+}
+
+/// Batches differ in their shapes; what was compiled for the first epoch serves all others. CubeCL writes down each launch
+/// with what its kernel was compiled for.
+#[test]
+fn no_kernel_is_compiled_for_the_shapes_of_a_batch() {
+    let Some(device) = device() else {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: compiled kernels: KILN_DEVICE names no other device").unwrap();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let kernels_of = |n_epochs: usize| {
+        let (log, out) =
+            (folder.path().join(format!("{n_epochs}.log")), folder.path().join(n_epochs.to_string()));
+        let flags = format!(
+            "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --graph-mode device --device {device}"
+        );
+        let output = Command::new(env!("CARGO_BIN_EXE_node_classification"))
+            .args(flags.split_whitespace())
+            .args(["--epochs", &n_epochs.to_string(), "--out", out.to_str().unwrap()])
+            .env("CUBECL_DEBUG_LOG", &log)
+            .env("CUBECL_DEBUG_OPTION", "profile-full")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let log = std::fs::read_to_string(log).unwrap();
+        // `| 1.2ms | name: what it was compiled for CubeCount (1, 2, 3)`, over several lines.
+        let launches =
+            log.split(" | ").filter_map(|launch| Some(launch.split_once(" CubeCount (")?.0.to_owned()));
+        let launches: Vec<String> = launches.collect();
+        (launches.len(), launches.into_iter().collect::<BTreeSet<_>>())
+    };
+    let ((n_few, first), (n_many, all)) = (kernels_of(1), kernels_of(3));
+    assert!(20 < first.len() && 2 * n_few < n_many, "{} kernels, {n_few} and {n_many} launches", first.len());
+    let compiled_later: Vec<_> = all.difference(&first).collect();
+    assert!(compiled_later.is_empty(), "{} kernels: {compiled_later:#?}", compiled_later.len());
 }
 
 #[test]

@@ -27,9 +27,28 @@ pub(crate) struct Args {
 }
 
 /// The tests that run on any device, by the name in the environment variable `KILN_DEVICE`.
-const DEVICE_TESTS: [&str; 18] = [
-    "devices", "ops", "own", "segments", "rows", "gradient", "dropout", "dense", "sage", "gcn", "gin",
-    "gin_init", "exchange", "parity", "norm", "sampler", "features", "device_nodes",
+const DEVICE_TESTS: &[&str] = &[
+    "devices",
+    "ops",
+    "own",
+    "segments",
+    "maxima",
+    "rows",
+    "gradient",
+    "half_precision",
+    "dropout",
+    "dense",
+    "sage",
+    "gcn",
+    "gin",
+    "gin_init",
+    "exchange",
+    "parity",
+    "norm",
+    "sampler",
+    "sampler_large",
+    "features",
+    "device_nodes",
 ];
 
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.
@@ -139,7 +158,10 @@ fn device_tests(features: &str, device: &str) -> Result<Command> {
 pub(crate) fn device(name: &str) -> Result<String, String> {
     match feature(name) {
         "cuda" | "wgpu" | "cube-cpu" => Ok(name.to_owned()),
-        _ => Err("expected cuda, cuda:N, wgpu, wgpu:N or cube-cpu; without --device, the processor is used".into()),
+        _ => {
+            Err("expected cuda, cuda:N, wgpu, wgpu:N or cube-cpu; without --device, the processor is used"
+                .into())
+        }
     }
 }
 

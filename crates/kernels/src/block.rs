@@ -98,10 +98,12 @@ impl DeviceBlock {
         self.edges.n_edges
     }
 
-    /// Bytes of its arrays, without the edges by source.
+    /// Bytes of the memory that its arrays keep, without the edges by source. Where a block was sampled on its device, some
+    /// have more room than they need.
     pub fn n_bytes(&self) -> usize {
-        let per_edge = 4 + 8 + if self.weights.is_some() { 4 } else { 0 };
-        4 * (self.n_dst() + 1 + self.n_src()) + per_edge * self.n_edges()
+        let indices = [&self.edges.indptr, &self.edges.indices, &self.edge_ids, &self.src_nodes];
+        let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
+        indices.into_iter().map(n_bytes_kept).sum::<usize>() + of_weights
     }
 
     /// Each edge's id in the graph, `[n_edges]`, as i64.
@@ -188,6 +190,14 @@ pub(crate) struct Adjacency<B: Backend> {
     pub(crate) n_dst: usize,
     /// Number of edges.
     pub(crate) n_edges: usize,
+}
+
+fn n_bytes_kept(tensor: &Tensor<1, Int>) -> usize {
+    #[cfg(feature = "cube")]
+    if let Some(n_bytes) = crate::cube::n_bytes_kept(tensor) {
+        return n_bytes;
+    }
+    tensor.dims()[0] * tensor.dtype().size()
 }
 
 /// Index tensors are i32, and one past the last position must be one, too.

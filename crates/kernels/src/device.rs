@@ -1,6 +1,8 @@
 //! Devices by name.
 
 use burn::tensor::Device;
+#[cfg(feature = "cube")]
+use burn::tensor::StreamId;
 
 /// Why a name gave no device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +33,12 @@ pub enum DeviceError {
         looked_for: &'static str,
         /// How many there are of that kind; the first is number 0.
         n_found: usize,
+    },
+    /// The device did not do what it was asked for.
+    #[error("the device failed: {reason}")]
+    Failed {
+        /// What it said.
+        reason: String,
     },
 }
 
@@ -66,6 +74,37 @@ pub fn open_device(name: &str) -> Result<Device, DeviceError> {
         ("wgpu", index) => Kind::Wgpu.device(name, index.unwrap_or(0)),
         _ => Err(unknown()),
     }
+}
+
+/// Whether a device is the processor, by Burn's own backend for it: then nothing has to be brought there or waited for.
+pub fn is_processor(device: &Device) -> bool {
+    device.clone().inner() == Device::flex()
+}
+
+/// Runs what brings data to a device or makes batches there, in a queue of the device that is apart from the one of the
+/// steps and the same whatever thread calls, and waits until the device has done it. So results may be handed to any
+/// thread, no thread that comes and goes leaves memory behind that the device keeps for it, and steps do not wait.
+///
+/// # Errors
+/// [`DeviceError::Failed`].
+pub fn load_on<R>(device: &Device, load: impl FnOnce() -> R) -> Result<R, DeviceError> {
+    in_loading_queue(|| {
+        let loaded = load();
+        let waited = device.sync();
+        waited.map(|()| loaded).map_err(|error| DeviceError::Failed { reason: error.to_string() })
+    })
+}
+
+#[cfg(not(feature = "cube"))]
+fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
+    load()
+}
+
+#[cfg(feature = "cube")]
+fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
+    // CubeCL has a queue, with memory of its own, for each thread that does not ask for another.
+    static QUEUE: std::sync::OnceLock<StreamId> = std::sync::OnceLock::new();
+    QUEUE.get_or_init(StreamId::allocate).executes(load)
 }
 
 impl Kind {
@@ -109,5 +148,21 @@ impl Kind {
             #[allow(unreachable_patterns, reason = "a build may have them all")]
             _ => None,
         }
+    }
+}
+
+#[cfg(all(test, feature = "cube"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_load_in_one_queue_which_is_not_the_steps() {
+        let queue = || load_on(&Device::flex(), StreamId::current).expect("the processor does not fail");
+        let here = queue();
+        assert_ne!(here, StreamId::current());
+        let there = std::thread::spawn(move || (queue(), StreamId::current())).join();
+        let (there, of_thread) = there.expect("the thread should not panic");
+        assert_eq!(there, here);
+        assert_ne!(of_thread, here);
     }
 }

@@ -6,6 +6,8 @@ use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 
 use crate::UploadError;
+#[cfg(feature = "cube")]
+use crate::device::load_on;
 use crate::host::read_i64;
 
 /// Feature rows where a device reads them: all of them, or the hottest, while the others come from the host batch by
@@ -27,7 +29,7 @@ pub struct DeviceFeatures {
 enum Place {
     Host,
     #[cfg(feature = "cube")]
-    Cube(crate::cube::FeatureRows),
+    Cube(Box<crate::cube::FeatureRows>),
 }
 
 /// How many rows were gathered so far, and how many of them the device had.
@@ -73,12 +75,12 @@ impl DeviceFeatures {
         if hotness.len() != n_rows {
             return Err(UploadError::HotnessLength { n_rows, got: hotness.len() });
         }
-        let row_bytes = (source.dim() * source.row_type().bytes()) as u64;
+        let device = device.clone().inner();
+        let row_bytes = row_bytes(&source, &device) as u64;
         if n_rows as u64 * row_bytes <= n_bytes {
-            return Self::new(source, device);
+            return Self::new(source, &device);
         }
         let n_cached = n_bytes.saturating_sub(4 * n_rows as u64) / row_bytes;
-        let device = device.clone().inner();
         let place = Place::some(&source, || hottest(hotness, n_cached as usize), &device)?;
         Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
     }
@@ -108,7 +110,7 @@ impl DeviceFeatures {
     pub fn gather(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
         let n_nodes = nodes.dims()[0];
         let (rows, n_sent) = match &self.place {
-            Place::Host => (self.from_host(nodes)?, 0),
+            Place::Host => (self.gather_on_host(nodes)?, 0),
             #[cfg(feature = "cube")]
             Place::Cube(rows) => {
                 let nodes = nodes.clone().try_into_primitive::<burn_cubecl::CubeBackend>();
@@ -124,14 +126,12 @@ impl DeviceFeatures {
 
     /// How many rows the device had of those that were gathered so far.
     pub fn hit_rate(&self) -> HitRate {
-        HitRate {
-            n_rows: self.n_rows.load(Ordering::Relaxed),
-            n_hits: self.n_hits.load(Ordering::Relaxed),
-        }
+        HitRate { n_rows: self.n_rows.load(Ordering::Relaxed), n_hits: self.n_hits.load(Ordering::Relaxed) }
     }
 
-    fn from_host(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
-        let nodes: Vec<NodeId> = read_i64(nodes.clone()).into_iter().map(|node| NodeId(node as u32)).collect();
+    fn gather_on_host(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
+        let nodes: Vec<NodeId> =
+            read_i64(nodes.clone()).into_iter().map(|node| NodeId(node as u32)).collect();
         let mut rows = RowBuf::empty(self.source.row_type());
         self.source.gather(&nodes, &mut rows)?;
         let rows = TensorData::new(rows.into_f32(), [nodes.len(), self.source.dim()]);
@@ -157,7 +157,7 @@ impl Place {
     #[cfg(feature = "cube")]
     fn all(source: &Arc<dyn FeatureSource>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = crate::cube::anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(crate::cube::FeatureRows::all(&anchor, &**source)?))
+        Ok(Self::Cube(Box::new(load_on(device, || crate::cube::FeatureRows::all(&anchor, &**source))??)))
     }
 
     #[cfg(feature = "cube")]
@@ -167,8 +167,20 @@ impl Place {
         device: &Device,
     ) -> Result<Self, UploadError> {
         let Some(anchor) = crate::cube::anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(crate::cube::FeatureRows::some(&anchor, &**source, &nodes())?))
+        Ok(Self::Cube(Box::new(load_on(device, || {
+            crate::cube::FeatureRows::some(&anchor, &**source, &nodes())
+        })??)))
     }
+}
+
+/// Bytes of a row where the device reads it.
+fn row_bytes(source: &Arc<dyn FeatureSource>, device: &Device) -> usize {
+    #[cfg(feature = "cube")]
+    if let Some(anchor) = crate::cube::anchor(device) {
+        return crate::cube::row_bytes(&anchor, &**source);
+    }
+    let _ = device;
+    source.dim() * source.row_type().bytes()
 }
 
 /// The nodes of the largest numbers, those of equal ones by their ids.

@@ -1,9 +1,13 @@
 use std::sync::Arc;
 
+#[cfg(feature = "cube")]
+use burn::tensor::DType;
 use burn::tensor::Device;
 use kiln_graph::Csc;
 
 use crate::UploadError;
+#[cfg(feature = "cube")]
+use crate::device::load_on;
 
 /// A graph's topology where a device reads it, for a [`DeviceSampler`](crate::DeviceSampler).
 ///
@@ -23,7 +27,7 @@ pub struct DeviceGraph {
 pub(crate) enum Place {
     Host(Arc<Csc>),
     #[cfg(feature = "cube")]
-    Cube(crate::cube::Graph),
+    Cube(Arc<crate::cube::Graph>),
 }
 
 impl DeviceGraph {
@@ -36,6 +40,11 @@ impl DeviceGraph {
         let (n_nodes, n_edges, has_weights) = (graph.n_nodes(), graph.n_edges(), graph.weights().is_some());
         let place = Place::new(graph, &device)?;
         Ok(Self { place, device, n_nodes, n_edges, has_weights })
+    }
+
+    /// Where it is, without gradients.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Number of nodes.
@@ -63,11 +72,10 @@ impl Place {
     #[cfg(feature = "cube")]
     fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = crate::cube::anchor(device) else { return Ok(Self::Host(graph)) };
-        graph.validate()?;
-        let degrees = (0..graph.n_nodes() as u32).map(|node| (kiln_graph::NodeId(node), graph.in_degree(kiln_graph::NodeId(node))));
-        if let Some((node, degree)) = degrees.into_iter().find(|(_, degree)| u64::from(u32::MAX) < *degree) {
-            return Err(UploadError::DegreeTooLarge { node, degree });
+        if ![DType::U64, DType::I64].into_iter().all(|dtype| device.supports_dtype(dtype)) {
+            return Err(UploadError::NoWideIntegers);
         }
-        Ok(Self::Cube(crate::cube::Graph::new(&anchor, &graph)?))
+        graph.validate()?;
+        Ok(Self::Cube(Arc::new(load_on(device, || crate::cube::Graph::new(&anchor, &graph))??)))
     }
 }

@@ -117,6 +117,12 @@ pub struct DeviceGraphs {
 }
 
 impl DeviceGraphs {
+    /// Bytes of the memory that its arrays keep, as by [`DeviceBlock::n_bytes`].
+    pub fn n_bytes(&self) -> usize {
+        let n_indices = self.segments.n_segments() + 1 + self.segments.n_rows() + self.items.dims()[0];
+        self.block.n_bytes() + 4 * n_indices
+    }
+
     /// Brings graphs to a device; on Flex the block's arrays become tensors without a copy. The block's sources are its destinations: the nodes of all graphs, graph
     /// after graph, those of graph `g` being `node_offsets[g]..node_offsets[g + 1]`. `items` are the graphs'
     /// own numbers, which do not depend on the batch.

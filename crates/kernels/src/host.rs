@@ -1,4 +1,7 @@
-use burn::tensor::{DType, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor};
+
+use crate::device::is_processor;
+use crate::launch::count_read;
 
 /// Reads a float tensor back to the host, row by row, as f32.
 ///
@@ -9,6 +12,7 @@ use burn::tensor::{DType, Int, Tensor};
 /// When the device fails: kernels' failures surface here.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn read_f32<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    note_read(&tensor.device(), tensor.shape().num_elements() * tensor.dtype().size());
     tensor.into_data().convert_dtype(DType::F32).try_to_vec().expect("data of type f32 should read as f32")
 }
 
@@ -18,5 +22,13 @@ pub fn read_f32<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 /// When the device fails.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub(crate) fn read_i64(tensor: Tensor<1, Int>) -> Vec<i64> {
+    note_read(&tensor.device(), tensor.shape().num_elements() * tensor.dtype().size());
     tensor.into_data().convert_dtype(DType::I64).try_to_vec().expect("data of type i64 should read as i64")
+}
+
+/// The processor's tensors are on the host already.
+fn note_read(device: &Device, n_bytes: usize) {
+    if !is_processor(device) {
+        count_read(n_bytes as u64);
+    }
 }

@@ -23,7 +23,6 @@ pub(crate) fn so_far() -> Launches {
 }
 
 /// Counts one wait for a device, at whose end so many bytes are on the host.
-#[cfg(feature = "cube")]
 pub(crate) fn count_read(n_bytes: u64) {
     READS.with(|cell| {
         let Reads { n_reads, n_bytes: before } = cell.get();

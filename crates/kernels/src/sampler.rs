@@ -5,11 +5,13 @@ use burn::tensor::{DType, Int, Tensor};
 use bytemuck::cast_vec;
 use kiln_graph::{Csc, LocalId, NodeId};
 use kiln_sample::{
-    BlockSampler, Domain, Error, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, Result,
-    RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
+    BlockSampler, Error, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, Result, RngKey,
+    Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
 };
 
 use crate::block::upload;
+#[cfg(feature = "cube")]
+use crate::cube::HopError;
 use crate::graph::Place;
 use crate::{DeviceBlock, DeviceGraph};
 
@@ -71,7 +73,10 @@ pub(crate) enum EdgeWeights {
 /// for bit in their ids, on any device. (Weights that are scaled are rounded by the device's division.)
 ///
 /// Nothing of the topology comes back to the host. The host waits for a device once a hop, for the numbers of edges and of
-/// sources; twice where a hop might have more than 16 million edges.
+/// sources; twice where a hop might have more than 4 million edges.
+///
+/// A node's neighbours are drawn one after the other by one unit of the device: fanouts are meant to be some dozens. Of
+/// more than 1,024 an error says so; all neighbours are taken at any number.
 ///
 /// Neighbours of a node must ascend for rules that look for self loops, as in every graph that
 /// [`kiln_graph::CscBuilder`] made.
@@ -181,7 +186,7 @@ impl DeviceSampler {
     /// processor samples.
     ///
     /// # Errors
-    /// As [`BlockSampler::sample_blocks`].
+    /// As [`BlockSampler::sample_blocks`]; on other devices than the processor also [`Error::FanoutTooLarge`].
     ///
     /// # Panics
     /// When the device fails.
@@ -225,11 +230,12 @@ impl DeviceSampler {
         let mut nodes = graph.upload_nodes(&distinct);
         let mut blocks = Vec::with_capacity(self.fanouts.len());
         for (layer, &fanout) in self.fanouts.iter().enumerate().rev() {
-            let key = key.fold(Domain::Layer, layer as u64);
+            let key = key.fold(kiln_sample::Domain::Layer, layer as u64);
             let plan = HopPlan { fanout, rule: self.rule, weights: self.weights, key };
-            let arrays = graph
-                .sample_hop(&nodes, &plan)
-                .map_err(|n_edges| Error::BlockTooLarge { layer, n_edges })?;
+            let arrays = graph.sample_hop(&nodes, &plan).map_err(|error| match error {
+                HopError::TooLarge { n_edges } => Error::BlockTooLarge { layer, n_edges },
+                HopError::FanoutTooLarge { most } => Error::FanoutTooLarge { layer, most },
+            })?;
             nodes = arrays.srcs.clone();
             blocks.push(DeviceBlock::of_arrays(arrays));
         }

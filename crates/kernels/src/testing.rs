@@ -27,7 +27,8 @@ pub fn launches_of(call: impl FnOnce()) -> Launches {
     Launches { direct: after.direct - before.direct, reference: after.reference - before.reference }
 }
 
-/// What came back from a device while ops ran or neighbours were sampled; tensors that the caller read are not counted.
+/// What came back from devices other than the processor; what a caller read by other means than this crate's is not
+/// counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Waits for the device.

@@ -1,5 +1,7 @@
 use kiln_graph::NodeId;
 
+use crate::DeviceError;
+
 /// Why a graph or features cannot be brought to a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,6 +20,9 @@ pub enum UploadError {
         /// Its edges.
         degree: u64,
     },
+    /// The device has no 64-bit integers, which edges are counted by.
+    #[error("the device has no 64-bit integers: sample on the host")]
+    NoWideIntegers,
     /// There is not one number a row that says how often it is asked for.
     #[error("{got} numbers say how hot {n_rows} feature rows are: give one a row")]
     HotnessLength {
@@ -26,6 +31,9 @@ pub enum UploadError {
         /// How many numbers.
         got: usize,
     },
+    /// The device failed on the way.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The device has no room for an array.
     #[error(
         "{what} take {n_bytes} bytes, the device gives at most {most} at once: leave them on the host, or bring a part"

@@ -1,4 +1,5 @@
 //! Features on a device: rows are the source's, wherever they were.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
 
@@ -74,10 +75,9 @@ fn the_hottest_rows_are_on_the_device_and_hits_are_counted() {
     let features = DeviceFeatures::hottest(source.clone(), &hotness, n_bytes, &device).unwrap();
     assert_eq!(features.hit_rate().share(), 1.0);
     let ids = [3, 4, 103, 203, 303, 403, 9, 10];
-    let reads = reads_of(|| {
-        let got = features.gather(&upload(&ids, &device)).unwrap();
-        assert_eq!(values(got), expected(&*source, &ids));
-    });
+    let mut got = None;
+    let reads = reads_of(|| got = Some(features.gather(&upload(&ids, &device)).unwrap()));
+    assert_eq!(values(got.unwrap()), expected(&*source, &ids));
     assert_eq!(features.hit_rate(), HitRate { n_rows: 8, n_hits: if is_host { 8 } else { 5 } });
     assert_eq!(reads.n_reads, u64::from(!is_host), "one wait for the missing ids");
     let all = DeviceFeatures::new(source, &device).unwrap();

@@ -1,4 +1,5 @@
 //! Sampling on a device: the blocks are those of the processor's sampler, bit for bit.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
 
@@ -190,14 +191,69 @@ fn fanouts_above_any_degree_take_all_edges() {
     }
 }
 
-/// Where a hop's bound on edges is over 16 million, their number is asked for first.
+/// Where a hop's bound on edges is over 4 million, their number is asked for first.
 #[test]
 fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
     let star = hub(40_000);
-    let seeds = nodes(0..500);
     let key = RngKey::new(4);
-    let got = on_device(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key);
-    check_same(&got, &on_host(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key));
+    for (n_seeds, n_reads) in [(100, 1), (500, 2)] {
+        let seeds = nodes(0..n_seeds);
+        let mut got = None;
+        let sample =
+            || got = Some(on_device(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key));
+        let is_host = device() == burn::tensor::Device::flex();
+        assert_eq!(reads_of(sample).n_reads, if is_host { 0 } else { n_reads });
+        let got = got.unwrap();
+        // 24 bytes an edge and 8 a node at most, of which there are 40,000 of each.
+        assert!(n_reads == 1 || got.blocks[0].n_bytes() < 40_000 * 32, "{}", got.blocks[0].n_bytes());
+        let expected = on_host(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key);
+        check_same(&got, &expected);
+    }
+}
+
+/// The processor draws any number.
+#[test]
+fn more_neighbours_than_a_device_draws_are_refused() {
+    let graph = DeviceGraph::new(hub(3000), &device()).unwrap();
+    let sample = |rule: DeviceRule, fanout: u32| {
+        let sampler = DeviceSampler::with_rule(graph.clone(), [Fanout::UpTo(fanout)], rule);
+        sampler.sample_blocks(&nodes([0]), RngKey::new(0), &mut Scratch::default())
+    };
+    let is_host = device() == burn::tensor::Device::flex();
+    for rule in RULES {
+        assert_eq!(sample(rule, 1024).unwrap().blocks[0].n_edges(), 1024);
+        match sample(rule, 1025) {
+            Ok(sampled) => assert!(is_host && sampled.blocks[0].n_edges() == 1025),
+            Err(error) => {
+                assert!(
+                    !is_host && matches!(error, Error::FanoutTooLarge { layer: 0, most: 1024 }),
+                    "{error}"
+                );
+            }
+        }
+    }
+    assert_eq!(sample(DeviceRule::Uniform, 3000).unwrap().blocks[0].n_edges(), 3000, "all are not drawn");
+}
+
+/// Such a graph is not one of the builder's; what a search finds among its neighbours is anybody's guess.
+#[test]
+fn neighbours_in_no_order_do_no_harm() {
+    let indices: Vec<NodeId> = [2, 0, 2, 1, 2, 0, 2, 2, 1].map(NodeId).to_vec();
+    let graph = Arc::new(Csc::new(vec![0, 0, 0, 9].into(), indices.into()).unwrap());
+    for fanout in 0..9 {
+        let (seeds, key) = (nodes([2]), RngKey::new(1));
+        let fanouts = [Fanout::UpTo(fanout)];
+        let got = on_device(&graph, &fanouts, DeviceRule::UniformWithLoop, Weights::None, &seeds, key);
+        let block = read_block(&got.blocks[0]);
+        assert!(block.edge_ids().is_sorted() && block.n_edges() <= 9);
+        assert!(
+            block
+                .edge_ids()
+                .iter()
+                .zip(block.indices())
+                .all(|(edge, local)| { graph.indices()[edge.index()] == block.global(*local) })
+        );
+    }
 }
 
 #[test]
@@ -235,8 +291,7 @@ fn weights_that_a_graph_does_not_have_are_refused() {
 fn without_layers_the_inputs_are_the_distinct_seeds() {
     let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
     let sampler = DeviceSampler::new(graph, []);
-    let sampled =
-        sampler.sample_blocks(&nodes([4, 2, 4]), RngKey::new(0), &mut Scratch::default()).unwrap();
+    let sampled = sampler.sample_blocks(&nodes([4, 2, 4]), RngKey::new(0), &mut Scratch::default()).unwrap();
     assert_eq!(sampled.seed_rows, [0, 1, 0].map(LocalId));
     #[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
     let inputs = sampled.input_nodes.into_data();

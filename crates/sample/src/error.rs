@@ -53,6 +53,16 @@ pub enum Error {
         /// Edges picked when the count passed the limit.
         n_edges: u64,
     },
+    /// A device was asked to draw more neighbours of a node than it does.
+    #[error(
+        "layer {layer}: a device draws at most {most} of a node's neighbours: take all of them, or sample on the host"
+    )]
+    FanoutTooLarge {
+        /// The layer.
+        layer: usize,
+        /// The largest fanout that is drawn.
+        most: u64,
+    },
     /// A user's rule picked a neighbour that the destination does not have.
     #[error("the rule picked neighbour {pick} of node {}, which has {degree}", dst.0)]
     PickOutOfRange {

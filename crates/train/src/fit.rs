@@ -138,9 +138,9 @@ where
     let mut so_far = run.next_epoch();
     let pass = Pass::Train { epoch: so_far.epoch as u64 };
     let mut batches = train.epoch_from(pass, so_far.n_steps);
-    while let Some(report) = trainer.step(&mut batches, &mut so_far)? {
-        observer.step(&report);
+    while trainer.step(&mut batches, &mut so_far, |report| observer.step(report))? {
         if checkpoint_every.is_some_and(|every| so_far.n_steps.is_multiple_of(every)) {
+            trainer.read_back(&mut so_far, |report| observer.step(report))?;
             run.advance(&so_far);
             run.checkpoint(trainer)?;
         }

@@ -6,24 +6,24 @@ use kiln_kernels::DeviceGraphs;
 use kiln_loader::GraphBatch;
 use kiln_nn::{Ctx, GraphModel};
 
-use crate::{Counts, DeviceBatch, Forward, Task, classification};
+use crate::{Counts, DeviceBatch, DeviceInput, Forward, Task, Upload, classification};
 
 /// Graph classification: cross entropy of the graphs' classes, each graph weighing the same, whatever its
 /// size.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct GraphClassification<M> {
-    model: PhantomData<fn() -> M>,
+pub struct GraphClassification<M, B = GraphBatch> {
+    model: PhantomData<fn(B) -> M>,
 }
 
-impl<M> GraphClassification<M> {
-    /// The task for models of type `M`.
+impl<M, B> GraphClassification<M, B> {
+    /// The task for models of type `M`, on batches of type `B`.
     pub fn new() -> Self {
         Self { model: PhantomData }
     }
 }
 
 /// What a graph classifier reads.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GraphInput {
     /// The graphs, as one.
     pub graphs: DeviceGraphs,
@@ -35,21 +35,39 @@ pub struct GraphInput {
     pub labels: Vec<i32>,
 }
 
-impl<M: GraphModel> Task for GraphClassification<M> {
-    type Batch = GraphBatch;
+impl DeviceInput for GraphInput {
+    fn tracked(self) -> Self {
+        Self { x: self.x.autodiff(), ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.graphs.n_bytes() + 4 * self.x.shape().num_elements()
+    }
+}
+
+impl Upload for GraphBatch {
+    type Input = GraphInput;
+
+    fn upload(self, device: &Device) -> DeviceBatch<GraphInput> {
+        let x = TensorData::new(self.x.into_f32(), [self.block.n_src(), self.x_dim]);
+        let input = GraphInput {
+            graphs: DeviceGraphs::new(self.block, &self.node_offsets, &self.graphs, device),
+            x: Tensor::from_data(x, device),
+            items: self.graphs,
+            labels: self.labels,
+        };
+        DeviceBatch { key: self.key, n_items: input.labels.len(), times: self.times, input }
+    }
+}
+
+impl<M: GraphModel, B: Upload<Input = GraphInput>> Task for GraphClassification<M, B> {
+    type Batch = B;
     type Input = GraphInput;
     type Model = M;
+    type Truth = Vec<i32>;
 
-    fn upload(&self, batch: GraphBatch, device: &Device) -> DeviceBatch<GraphInput> {
-        let n_nodes = batch.block.n_src();
-        let x = TensorData::new(batch.x.into_f32(), [n_nodes, batch.x_dim]);
-        let input = GraphInput {
-            graphs: DeviceGraphs::new(batch.block, &batch.node_offsets, &batch.graphs, device),
-            x: Tensor::from_data(x, device),
-            items: batch.graphs,
-            labels: batch.labels,
-        };
-        DeviceBatch { key: batch.key, n_items: input.labels.len(), times: batch.times, input }
+    fn upload(&self, batch: B, device: &Device) -> DeviceBatch<GraphInput> {
+        batch.upload(device)
     }
 
     fn forward(&self, model: &M, input: &GraphInput, ctx: &Ctx) -> Forward {
@@ -57,7 +75,11 @@ impl<M: GraphModel> Task for GraphClassification<M> {
         classification::cross_entropy(outputs, &input.labels)
     }
 
-    fn count(&self, input: &GraphInput, outputs: &Tensor<2>, counts: &mut Counts) {
-        classification::count(outputs, &input.labels, counts);
+    fn truth(&self, input: &GraphInput) -> Vec<i32> {
+        input.labels.clone()
+    }
+
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+        classification::count(outputs, labels, counts);
     }
 }

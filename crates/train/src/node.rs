@@ -6,10 +6,10 @@ use kiln_kernels::DeviceBlock;
 use kiln_loader::MiniBatch;
 use kiln_nn::{BlockModel, Ctx};
 
-use crate::{Counts, DeviceBatch, DeviceMiniBatch, Forward, Task, classification};
+use crate::{Counts, DeviceBatch, DeviceInput, Forward, Task, Upload, classification};
 
 /// Node classification: cross entropy of the seeds' classes, each seed weighing the same. Batches come from the host, or
-/// have been brought to or made on the device already ([`DeviceMiniBatch`]).
+/// are on the device already (`DeviceBatch<NodeInput>`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeClassification<M, B = MiniBatch> {
     model: PhantomData<fn(B) -> M>,
@@ -22,15 +22,8 @@ impl<M, B> NodeClassification<M, B> {
     }
 }
 
-/// A loader's batch of a node task, wherever it was made.
-pub trait NodeBatch {
-    /// Brings it to a device, which is where it is already if it was made on one. `x` tracks gradients where the device
-    /// does.
-    fn upload(self, device: &Device) -> DeviceBatch<NodeInput>;
-}
-
 /// What a node classifier reads.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct NodeInput {
     /// One block a layer, input layer first.
     pub blocks: Vec<DeviceBlock>,
@@ -51,30 +44,38 @@ impl NodeInput {
     }
 }
 
-impl NodeBatch for MiniBatch {
-    fn upload(self, device: &Device) -> DeviceBatch<NodeInput> {
-        DeviceMiniBatch::new(self, device).upload(device)
+impl DeviceInput for NodeInput {
+    fn tracked(self) -> Self {
+        Self { x: self.x.autodiff(), ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>() + 4 * self.x.shape().num_elements()
     }
 }
 
-impl NodeBatch for DeviceMiniBatch {
+impl Upload for MiniBatch {
+    type Input = NodeInput;
+
     fn upload(self, device: &Device) -> DeviceBatch<NodeInput> {
-        let (key, n_items, times) = (self.key, self.seeds.len(), self.times);
+        let n_inputs = self.blocks.first().map_or(self.seeds.len(), |block| block.n_src());
+        let x = TensorData::new(self.x.into_f32(), [n_inputs, self.x_dim]);
         let input = NodeInput {
-            blocks: self.blocks,
-            x: if device.is_autodiff() { self.x.autodiff() } else { self.x },
+            blocks: self.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
+            x: Tensor::from_data(x, device),
             seeds: self.seeds.as_nodes().to_vec(),
             seed_rows: self.seed_rows.iter().map(|row| row.index()).collect(),
             labels: self.labels,
         };
-        DeviceBatch { key, n_items, times, input }
+        DeviceBatch { key: self.key, n_items: input.labels.len(), times: self.times, input }
     }
 }
 
-impl<M: BlockModel, B: NodeBatch> Task for NodeClassification<M, B> {
+impl<M: BlockModel, B: Upload<Input = NodeInput>> Task for NodeClassification<M, B> {
     type Batch = B;
     type Input = NodeInput;
     type Model = M;
+    type Truth = Vec<i32>;
 
     fn upload(&self, batch: B, device: &Device) -> DeviceBatch<NodeInput> {
         batch.upload(device)
@@ -90,7 +91,11 @@ impl<M: BlockModel, B: NodeBatch> Task for NodeClassification<M, B> {
         classification::cross_entropy(outputs, &input.labels)
     }
 
-    fn count(&self, input: &NodeInput, outputs: &Tensor<2>, counts: &mut Counts) {
-        classification::count(outputs, &input.labels, counts);
+    fn truth(&self, input: &NodeInput) -> Vec<i32> {
+        input.labels.clone()
+    }
+
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+        classification::count(outputs, labels, counts);
     }
 }

@@ -126,6 +126,22 @@ pub struct EpochReport {
     pub peak_memory: MemoryUse,
 }
 
+/// A step whose loss and outputs are still on the device.
+pub(crate) struct Unread {
+    /// The step within the epoch.
+    pub(crate) step: usize,
+    /// As in its [`StepReport`].
+    pub(crate) wall: Duration,
+    /// Waits for the device and reads them.
+    pub(crate) read: Box<dyn FnOnce() -> Counts>,
+}
+
+impl std::fmt::Debug for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unread").field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
 /// An epoch under way.
 #[derive(Debug)]
 pub struct EpochSoFar {
@@ -133,8 +149,10 @@ pub struct EpochSoFar {
     pub(crate) epoch: usize,
     /// Steps that are done, those before a resumption included; the same of all that follows.
     pub(crate) n_steps: usize,
-    /// Counts of these steps, of all ranks.
+    /// Counts of these steps, of all ranks, but for those that are unread.
     pub(crate) counts: Counts,
+    /// The last steps, in their order, as far as nobody has waited for them.
+    pub(crate) unread: Vec<Unread>,
     pub(crate) timings: Timings,
     pub(crate) memory: PeakMemory,
     started: Instant,
@@ -157,7 +175,8 @@ impl EpochSoFar {
         earlier: Duration,
     ) -> Self {
         let memory = PeakMemory::default();
-        Self { epoch, n_steps, counts, timings, memory, started: Instant::now(), earlier }
+        let unread = Vec::new();
+        Self { epoch, n_steps, counts, unread, timings, memory, started: Instant::now(), earlier }
     }
 
     /// What became of it.

@@ -15,6 +15,8 @@ pub trait Task {
     type Input;
     /// The model that is trained.
     type Model: Module;
+    /// What outputs are compared with. It outlives the input, until the outputs are read.
+    type Truth: 'static;
 
     /// Copies a batch to the device.
     fn upload(&self, batch: Self::Batch, device: &Device) -> DeviceBatch<Self::Input>;
@@ -22,13 +24,16 @@ pub trait Task {
     /// Runs the model and the loss. Only called with at least one item.
     fn forward(&self, model: &Self::Model, input: &Self::Input, ctx: &Ctx) -> Forward;
 
+    /// What a batch's outputs will be compared with.
+    fn truth(&self, input: &Self::Input) -> Self::Truth;
+
     /// Compares the outputs with the truth. The loss of `forward` is filled in already: `loss_sum` and
     /// `weight` need no change, `hits` and `total` are 0.
-    fn count(&self, input: &Self::Input, outputs: &Tensor<2>, counts: &mut Counts);
+    fn count(truth: &Self::Truth, outputs: &Tensor<2>, counts: &mut Counts);
 }
 
 /// A batch on a device, with what travelled beside it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DeviceBatch<I> {
     /// The step's key, for dropout.
     pub key: RngKey,
@@ -38,6 +43,41 @@ pub struct DeviceBatch<I> {
     pub times: StageTimes,
     /// What the model reads.
     pub input: I,
+}
+
+impl<I: DeviceInput> DeviceBatch<I> {
+    /// Bytes that it holds on the device.
+    pub fn n_bytes(&self) -> usize {
+        self.input.n_bytes()
+    }
+}
+
+/// What a model reads of a batch.
+pub trait DeviceInput {
+    /// The same with features that gradients are tracked of.
+    fn tracked(self) -> Self;
+
+    /// Bytes that it holds on the device.
+    fn n_bytes(&self) -> usize;
+}
+
+/// A loader's batch, wherever it was made.
+pub trait Upload {
+    /// The same on a device.
+    type Input;
+
+    /// Brings it to a device. Its features track gradients where the device does.
+    fn upload(self, device: &Device) -> DeviceBatch<Self::Input>;
+}
+
+/// A batch that is on its device already, as [`ToDevice`](crate::ToDevice) and
+/// [`DeviceNodeFetch`](crate::DeviceNodeFetch) give them.
+impl<I: DeviceInput> Upload for DeviceBatch<I> {
+    type Input = I;
+
+    fn upload(self, device: &Device) -> Self {
+        if device.is_autodiff() { Self { input: self.input.tracked(), ..self } } else { self }
+    }
 }
 
 /// What a model and its loss make of a batch.

@@ -4,13 +4,15 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
 use kiln_dist::Communicator;
+use kiln_kernels::is_processor;
 use kiln_nn::{Ctx, Mode};
 
+use crate::report::Unread;
 use crate::sync::share_buffers;
 use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
-    BucketSync, Counts, DeviceBatch, EpochReport, EpochSoFar, Error, Forward, GradientSync, OptimizerConfig,
-    Result, StepReport, Task, Timings, Weight,
+    BucketSync, Counts, EpochReport, EpochSoFar, Error, Forward, GradientSync, OptimizerConfig, Result,
+    StepReport, Task, Timings, Weight,
 };
 
 /// How long ranks wait for the one that works for all of them: a day. One that fails is noticed at once.
@@ -28,6 +30,26 @@ pub struct Trainer<T: Task> {
     comm: Box<dyn Communicator>,
     sync: Box<dyn GradientSync<T::Model>>,
     device: Device,
+    read_every: usize,
+}
+
+/// Steps of a device after which their losses are read.
+const READ_EVERY: usize = 10;
+
+/// What a rank learned from a batch.
+struct Learned {
+    outcome: Outcome,
+    /// Of this rank's items in the loss.
+    weight: f64,
+    gradients: GradientsParams,
+}
+
+/// Loss and outputs of a step.
+enum Outcome {
+    /// They have been looked at.
+    Read(Counts),
+    /// They are still on the device.
+    Unread(Box<dyn FnOnce() -> Counts>),
 }
 
 /// Burn's optimizer with its numbers.
@@ -63,7 +85,16 @@ impl<T: Task> Trainer<T> {
             load_weights(&mut model, bytes)?;
         }
         let sync = Box::new(BucketSync::default());
-        Ok(Self { task, model, optimizer, comm, sync, device: device.inner() })
+        let read_every = if is_processor(&device) { 1 } else { READ_EVERY };
+        Ok(Self { task, model, optimizer, comm, sync, device: device.inner(), read_every })
+    }
+
+    /// The same, which reads losses and outputs of so many steps at a time, at least 1: a device waits for the host only
+    /// then. At 1, which is so on the processor and with several ranks, a loss that is not finite ends the epoch before
+    /// its step has changed anything; otherwise (10 by default) the steps since the last time have.
+    #[must_use]
+    pub fn with_read_every(self, n_steps: usize) -> Self {
+        Self { read_every: n_steps.max(1), ..self }
     }
 
     /// The same, with gradients averaged in another way than through host memory.
@@ -91,12 +122,12 @@ impl<T: Task> Trainer<T> {
         self.comm.topology().rank == 0
     }
 
-    /// Trains on the batches and calls `observe` after each step. A meeting, of as many batches on each rank;
-    /// at its end the ranks compare their models.
+    /// Trains on the batches and calls `observe` with each step, in their order, once its loss has been read. A meeting,
+    /// of as many batches on each rank; at its end the ranks compare their models.
     ///
     /// # Errors
     /// The loader's error, a loss that is not finite, [`Error::Ranks`] and [`Error::RanksDiffer`]; the
-    /// parameters are then as the last whole step left them.
+    /// parameters are then as the last whole step left them (but see [`Trainer::with_read_every`]).
     pub fn epoch(
         &mut self,
         epoch: usize,
@@ -105,14 +136,13 @@ impl<T: Task> Trainer<T> {
     ) -> Result<EpochReport> {
         let mut so_far = EpochSoFar::start(epoch);
         let mut batches = batches.into_iter();
-        while let Some(report) = self.step(&mut batches, &mut so_far)? {
-            observe(&report);
-        }
+        while self.step(&mut batches, &mut so_far, &mut observe)? {}
         self.compare(epoch)?;
         Ok(so_far.report())
     }
 
-    /// One step on the next batch: upload, forward, backward, sync, update. `None` at the end. A meeting.
+    /// One step on the next batch: upload, forward, backward, sync, update. False at the end. `observe` is called with the
+    /// steps whose losses have been read, which at the end are all. A meeting.
     ///
     /// # Errors
     /// As [`Trainer::epoch`].
@@ -120,29 +150,74 @@ impl<T: Task> Trainer<T> {
         &mut self,
         batches: &mut impl Iterator<Item = kiln_loader::Result<T::Batch>>,
         so_far: &mut EpochSoFar,
-    ) -> Result<Option<StepReport>> {
+        observe: impl FnMut(&StepReport),
+    ) -> Result<bool> {
         let asked = Instant::now();
         self.comm.at_step(so_far.n_steps as u64);
-        let Some(batch) = batches.next() else { return Ok(None) };
+        let Some(batch) = batches.next() else {
+            self.read_back(so_far, observe)?;
+            return Ok(false);
+        };
         so_far.timings.wait += asked.elapsed();
-        let (own, gradients) = self.learn(batch?, so_far)?;
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                // What the steps before it have to say is not lost.
+                self.read_back(so_far, observe)?;
+                return Err(error.into());
+            }
+        };
+        let Learned { outcome, weight, gradients } = self.learn(batch, so_far)?;
         let learned = Instant::now();
-        let counts = own.sum_over(&mut *self.comm)?;
-        let gradients = self.average(gradients, Weight { own: own.weight, all: counts.weight })?;
+        let (outcome, all) = match outcome {
+            Outcome::Read(own) => {
+                let counts = own.sum_over(&mut *self.comm)?;
+                (Outcome::Read(counts), counts.weight)
+            }
+            unread => (unread, weight),
+        };
+        let gradients = self.average(gradients, Weight { own: weight, all })?;
         let synced = Instant::now();
         so_far.timings.sync += synced - learned;
         let learning_rate = self.optimizer.config.learning_rate_in(so_far.epoch);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         so_far.timings.update += synced.elapsed();
         so_far.memory.look();
-        let report = StepReport { step: so_far.n_steps, counts, wall: asked.elapsed() };
-        so_far.counts += counts;
+        let (step, wall) = (so_far.n_steps, asked.elapsed());
         so_far.n_steps += 1;
-        Ok(Some(report))
+        match outcome {
+            Outcome::Read(counts) => {
+                so_far.unread.push(Unread { step, wall, read: Box::new(move || counts) })
+            }
+            Outcome::Unread(read) => so_far.unread.push(Unread { step, wall, read }),
+        }
+        if self.reads_at_once() || self.read_every <= so_far.unread.len() {
+            self.read_back(so_far, observe)?;
+        }
+        Ok(true)
     }
 
-    /// Forward and backward: this rank's counts, and the gradients of its mean loss.
-    fn learn(&self, batch: T::Batch, so_far: &mut EpochSoFar) -> Result<(Counts, GradientsParams)> {
+    /// Waits for the device and reads the losses of the steps since the last time: of an epoch that is left before its
+    /// end, before its counts are looked at.
+    ///
+    /// # Errors
+    /// [`Error::LossNotFinite`].
+    pub fn read_back(&self, so_far: &mut EpochSoFar, mut observe: impl FnMut(&StepReport)) -> Result<()> {
+        for Unread { step, wall, read } in std::mem::take(&mut so_far.unread) {
+            let asked = Instant::now();
+            let counts = read();
+            let waited = asked.elapsed();
+            // Where a loss is read at once, this is part of the forward stage, too.
+            so_far.timings.forward += waited;
+            check_finite("training", step, &counts)?;
+            so_far.counts += counts;
+            observe(&StepReport { step, counts, wall: wall + waited });
+        }
+        Ok(())
+    }
+
+    /// Forward and backward: what became of this rank's batch, and the gradients of its mean loss.
+    fn learn(&self, batch: T::Batch, so_far: &mut EpochSoFar) -> Result<Learned> {
         let Timings { upload, forward: forwards, backward, loader, .. } = &mut so_far.timings;
         let started = Instant::now();
         let batch = self.task.upload(batch, &self.device.clone().autodiff());
@@ -150,12 +225,19 @@ impl<T: Task> Trainer<T> {
         let uploaded = Instant::now();
         *upload += uploaded - started;
         if batch.n_items == 0 {
-            return Ok((Counts::default(), GradientsParams::new()));
+            let (outcome, gradients) = (Outcome::Read(Counts::default()), GradientsParams::new());
+            return Ok(Learned { outcome, weight: 0.0, gradients });
         }
         let ctx = Ctx { key: batch.key, mode: Mode::Train };
         let forward = self.task.forward(&self.model, &batch.input, &ctx);
-        let counts = self.count(&batch, &forward);
-        check_finite("training", so_far.n_steps, &counts)?;
+        let read = self.counts_of(&batch.input, &forward);
+        let outcome = if self.reads_at_once() {
+            let counts = read();
+            check_finite("training", so_far.n_steps, &counts)?;
+            Outcome::Read(counts)
+        } else {
+            Outcome::Unread(Box::new(read))
+        };
         let forwarded = Instant::now();
         *forwards += forwarded - uploaded;
         so_far.memory.look();
@@ -169,7 +251,12 @@ impl<T: Task> Trainer<T> {
         };
         *backward += forwarded.elapsed();
         so_far.memory.look();
-        Ok((counts, gradients))
+        Ok(Learned { outcome, weight: forward.weight, gradients })
+    }
+
+    /// Ranks tell each other their counts in each step, and their gradients go by the host.
+    fn reads_at_once(&self) -> bool {
+        self.read_every == 1 || 1 < self.comm.topology().world_size
     }
 
     /// The gradients of the mean loss over all ranks' items; buffers become those of the first rank.
@@ -218,7 +305,7 @@ impl<T: Task> Trainer<T> {
             }
             let ctx = Ctx { key: batch.key, mode: Mode::Eval };
             let forward = self.task.forward(&model, &batch.input, &ctx);
-            let of_step = self.count(&batch, &forward);
+            let of_step = self.counts_of(&batch.input, &forward)();
             check_finite("evaluation", step, &of_step)?;
             counts += of_step;
             visit(&batch.input, &forward);
@@ -245,12 +332,17 @@ impl<T: Task> Trainer<T> {
         counts.sum_over(&mut *self.comm)
     }
 
-    fn count(&self, batch: &DeviceBatch<T::Input>, forward: &Forward) -> Counts {
-        let loss_sum =
-            kiln_kernels::read_f32(forward.loss_sum.clone()).iter().map(|&sum| f64::from(sum)).sum();
-        let mut counts = Counts { loss_sum, weight: forward.weight, ..Counts::default() };
-        self.task.count(&batch.input, &forward.outputs, &mut counts);
-        counts
+    /// What reads a step's loss and outputs; the input may be gone by then.
+    fn counts_of(&self, input: &T::Input, forward: &Forward) -> impl FnOnce() -> Counts + 'static + use<T> {
+        let (truth, weight) = (self.task.truth(input), forward.weight);
+        // What they were computed from is not held.
+        let (loss_sum, outputs) = (forward.loss_sum.clone().detach(), forward.outputs.clone().detach());
+        move || {
+            let loss_sum = kiln_kernels::read_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
+            let mut counts = Counts { loss_sum, weight, ..Counts::default() };
+            T::count(&truth, &outputs, &mut counts);
+            counts
+        }
     }
 }
 

@@ -36,6 +36,7 @@ impl Task for Told {
     type Batch = Vec<Item>;
     type Input = Vec<Item>;
     type Model = Zero;
+    type Truth = Vec<bool>;
 
     fn upload(&self, input: Vec<Item>, _: &Device) -> DeviceBatch<Vec<Item>> {
         DeviceBatch { key: RngKey::new(0), n_items: input.len(), times: StageTimes::default(), input }
@@ -49,9 +50,13 @@ impl Task for Told {
         Forward { outputs: Tensor::zeros([input.len(), 1], &device), loss_sum, weight: input.len() as f64 }
     }
 
-    fn count(&self, input: &Vec<Item>, _: &Tensor<2>, counts: &mut Counts) {
-        counts.hits = input.iter().filter(|item| item.is_right).count() as u64;
-        counts.total = input.len() as u64;
+    fn truth(&self, input: &Vec<Item>) -> Vec<bool> {
+        input.iter().map(|item| item.is_right).collect()
+    }
+
+    fn count(are_right: &Vec<bool>, _: &Tensor<2>, counts: &mut Counts) {
+        counts.hits = are_right.iter().filter(|is_right| **is_right).count() as u64;
+        counts.total = are_right.len() as u64;
     }
 }
 

@@ -9,14 +9,14 @@ use burn::tensor::Device;
 use common::{data, nodes, ranks, shard};
 use kiln_data::Dataset;
 use kiln_dist::{Communicator, Solo};
-use kiln_kernels::testing::{device, read_block, values};
+use kiln_kernels::testing::{device, read_block, reads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
 use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey, input_counts};
 use kiln_train::{
-    DeviceMiniBatch, DeviceNodeFetch, EpochReport, NodeBatch, NodeClassification, OptimizerConfig, ToDevice,
-    Trainer, weights_to_bytes,
+    DeviceBatch, DeviceNodeFetch, EpochReport, EpochSoFar, NodeClassification, NodeInput, OptimizerConfig,
+    StepReport, ToDevice, Trainer, Upload, weights_to_bytes,
 };
 
 const FANOUTS: [Fanout; 2] = [Fanout::UpTo(4), Fanout::UpTo(3)];
@@ -59,16 +59,7 @@ fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNo
     DeviceNodeFetch::new(sampler.into(), features.into(), data.labels.clone())
 }
 
-fn train<F: Fetch>(
-    data: &Dataset,
-    comm: Box<dyn Communicator>,
-    device: &Device,
-    fetch: F,
-    workers: usize,
-) -> (EpochReport, Vec<u8>)
-where
-    F::Batch: NodeBatch,
-{
+fn sage(data: &Dataset, device: &Device) -> Sage {
     let config = SageConfig {
         d_in: data.features.dim(),
         hidden: 16,
@@ -78,7 +69,20 @@ where
         input_dropout: 0.1,
         dropout: 0.5,
     };
-    let model: Sage = config.init(RngKey::new(1), &device.clone().autodiff()).unwrap();
+    config.init(RngKey::new(1), &device.clone().autodiff()).unwrap()
+}
+
+fn train<F: Fetch>(
+    data: &Dataset,
+    comm: Box<dyn Communicator>,
+    device: &Device,
+    fetch: F,
+    workers: usize,
+) -> (EpochReport, Vec<u8>)
+where
+    F::Batch: Upload<Input = NodeInput>,
+{
+    let model = sage(data, device);
     let loader = loader(data, &*comm, fetch, workers);
     let (task, optimizer) = (NodeClassification::<Sage, F::Batch>::new(), OptimizerConfig::adam(0.01, 0.0));
     let mut trainer = Trainer::new(task, model, &optimizer, comm, device.clone()).unwrap();
@@ -132,11 +136,15 @@ fn batches_that_a_device_makes_are_those_of_the_host() {
     let on_host = loader(&data, &Solo, host_fetch(&data), 0);
     let on_device = loader(&data, &Solo, device_fetch(&data, &device, false), 1);
     let pass = Pass::Train { epoch: 3 };
-    for (got, expected) in on_device.epoch(pass).zip(on_host.epoch(pass)) {
-        let (got, expected): (DeviceMiniBatch, _) = (got.unwrap(), expected.unwrap());
-        let got_head = (got.step, got.key, &got.seeds, &got.seed_rows, &got.labels);
-        let head = (expected.step, expected.key, &expected.seeds, &expected.seed_rows, &expected.labels);
-        assert_eq!(got_head, head);
+    let on_device: Vec<DeviceBatch<NodeInput>> = on_device.epoch(pass).map(Result::unwrap).collect();
+    assert_eq!(on_device.len(), on_host.n_steps(pass));
+    for (got, expected) in on_device.into_iter().zip(on_host.epoch(pass)) {
+        let expected = expected.unwrap();
+        let (got, key) = (got.input, got.key);
+        assert_eq!(got.blocks.len(), expected.blocks.len());
+        let rows: Vec<usize> = expected.seed_rows.iter().map(|row| row.index()).collect();
+        assert_eq!((key, &got.seed_rows, &got.labels), (expected.key, &rows, &expected.labels));
+        assert_eq!(got.seeds, expected.seeds.as_nodes());
         for (got, mut expected) in got.blocks.iter().zip(expected.blocks) {
             expected.take_transposed();
             assert_eq!(read_block(got), expected);
@@ -159,8 +167,7 @@ fn presampled_rows_are_hit_more_often_than_any() {
     assert_eq!(n_inputs as usize, batches.map(|batch| batch.unwrap().blocks[0].n_src()).sum::<usize>());
     let share = |hotness: &[u32]| {
         let n_bytes = (4 * 400 + 40 * 4 * data.features.dim()) as u64;
-        let features =
-            DeviceFeatures::hottest(data.features.clone(), hotness, n_bytes, &device).unwrap();
+        let features = DeviceFeatures::hottest(data.features.clone(), hotness, n_bytes, &device).unwrap();
         let features = Arc::new(features);
         let graph = DeviceGraph::new(data.graph.clone(), &device).unwrap();
         let sampler = Arc::new(DeviceSampler::new(graph, FANOUTS));
@@ -176,4 +183,38 @@ fn presampled_rows_are_hit_more_often_than_any() {
     } else {
         assert!(any < hottest && hottest < 1.0, "{hottest} and {any}");
     }
+}
+
+/// Steps ask the device for work and do not wait for it, but for the losses of every so many steps.
+#[test]
+fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
+    let (data, device) = (data(400), device());
+    let run = |read_every: usize| {
+        let loader = loader(&data, &Solo, device_fetch(&data, &device, true), 1);
+        let model = sage(&data, &device);
+        let (task, optimizer) = (NodeClassification::<Sage, _>::new(), OptimizerConfig::adam(0.01, 0.0));
+        let trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device.clone()).unwrap();
+        let mut trainer = trainer.with_read_every(read_every);
+        let (mut batches, mut so_far) = (loader.epoch(Pass::Train { epoch: 0 }), EpochSoFar::start(0));
+        let (mut steps, mut reads, mut more) = (Vec::new(), Vec::new(), true);
+        while more {
+            let seen = |report: &StepReport| steps.push((report.step, report.counts));
+            let read = reads_of(|| more = trainer.step(&mut batches, &mut so_far, seen).unwrap());
+            reads.push(read.n_reads);
+        }
+        assert_eq!(so_far.report().n_steps, 5);
+        (steps, reads, so_far.report().counts, weights_to_bytes(trainer.model()).unwrap())
+    };
+    let (steps, reads, counts, weights) = run(1);
+    assert_eq!(steps.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    let is_host = device == Device::flex();
+    // A loss and the outputs of each step, and nothing after the last one.
+    assert_eq!(reads, if is_host { [0; 6] } else { [2, 2, 2, 2, 2, 0] });
+    let (later, reads, later_counts, later_weights) = run(3);
+    assert_eq!(reads, if is_host { [0; 6] } else { [0, 0, 6, 0, 0, 4] });
+    assert_eq!(
+        (later, later_counts, later_weights),
+        (steps, counts, weights),
+        "what is read later is the same"
+    );
 }

@@ -105,7 +105,7 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     assert!((f64::from(loss) - expected).abs() < 1e-5, "{loss}, expected {expected}");
     assert_eq!(forward.weight, 4.0);
     let mut counts = Counts::default();
-    Task::count(&task, input, &forward.outputs, &mut counts);
+    GraphClassification::<SumOfFeatures>::count(&task.truth(input), &forward.outputs, &mut counts);
     // Graph 2 ties, so class 0 is said of it.
     assert_eq!((counts.hits, counts.total), (1, 4));
 }

@@ -126,8 +126,8 @@ fn trainer(data: &Dataset, comm: Box<dyn kiln_dist::Communicator>) -> Nodes {
         dropout: 0.3,
     };
     let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
-    let optimizer = OptimizerConfig::adam(0.01, 0.01);
-    Trainer::new(NodeClassification::new(), model, &optimizer, comm, Device::flex()).unwrap()
+    let (task, optimizer) = (NodeClassification::new(), OptimizerConfig::adam(0.01, 0.01));
+    Trainer::new(task, model, &optimizer, comm, Device::flex()).unwrap().with_read_every(4)
 }
 
 fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {

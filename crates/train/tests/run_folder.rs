@@ -49,6 +49,7 @@ impl Task for Nothing {
     type Batch = ();
     type Input = ();
     type Model = Line;
+    type Truth = ();
 
     fn upload(&self, _: (), _: &Device) -> DeviceBatch<()> {
         unreachable!("no batch is taken")
@@ -58,7 +59,11 @@ impl Task for Nothing {
         unreachable!("no batch is taken")
     }
 
-    fn count(&self, _: &(), _: &Tensor<2>, _: &mut Counts) {
+    fn truth(&self, _: &()) {
+        unreachable!("no batch is taken")
+    }
+
+    fn count(_: &(), _: &Tensor<2>, _: &mut Counts) {
         unreachable!("no batch is taken")
     }
 }

@@ -10,7 +10,7 @@ use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_dist::{Communicator, Ranks, Solo};
-use kiln_loader::StageTimes;
+use kiln_loader::{FetchError, StageTimes};
 use kiln_nn::Ctx;
 use kiln_sample::RngKey;
 use kiln_train::{
@@ -45,6 +45,7 @@ impl Task for Plane {
     type Batch = Vec<Point>;
     type Input = (Tensor<2>, Tensor<2>);
     type Model = Linear;
+    type Truth = Tensor<2>;
 
     fn upload(&self, batch: Vec<Point>, device: &Device) -> DeviceBatch<Self::Input> {
         let n_items = batch.len();
@@ -62,7 +63,11 @@ impl Task for Plane {
         Forward { outputs, loss_sum, weight: x.dims()[0] as f64 }
     }
 
-    fn count(&self, (_, target): &Self::Input, outputs: &Tensor<2>, counts: &mut Counts) {
+    fn truth(&self, (_, target): &Self::Input) -> Tensor<2> {
+        target.clone()
+    }
+
+    fn count(target: &Tensor<2>, outputs: &Tensor<2>, counts: &mut Counts) {
         let pairs =
             kiln_kernels::read_f32(target.clone()).into_iter().zip(kiln_kernels::read_f32(outputs.clone()));
         counts.hits = pairs.filter(|(target, output)| (target - output).abs() < 0.1).count() as u64;
@@ -251,6 +256,35 @@ fn an_evaluation_whose_loss_is_no_number_is_an_error() {
     let bad = vec![([f32::INFINITY, 0.0], 1.0)];
     let error = trainer.evaluate([Ok(points(4)), Ok(bad)], |_, _| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
+}
+
+/// Steps are told in their order up to the one that is wrong, also where something else ends the epoch first.
+#[test]
+fn losses_that_are_read_later_end_the_epoch_then() {
+    let bad = || Ok(vec![([f32::NAN, 0.0], 1.0)]);
+    let failed = || Err(kiln_loader::Error::Fetch { step: 3, source: FetchError::other("no file") });
+    let told = |batches: Vec<kiln_loader::Result<Vec<Point>>>, read_every: usize| {
+        let mut trainer = trainer(Box::new(Solo)).with_read_every(read_every);
+        let mut steps = Vec::new();
+        let outcome = trainer.epoch(0, batches, |report| steps.push((report.step, report.counts)));
+        (outcome.map(|report| report.counts), steps)
+    };
+    let good = || (0..5).map(|_| Ok(points(4))).collect::<Vec<_>>();
+    let (expected, expected_steps) = told(good(), 1);
+    for read_every in [2, 5, 100] {
+        let (got, steps) = told(good(), read_every);
+        assert_eq!(
+            (got.unwrap(), &steps),
+            (expected.as_ref().copied().unwrap(), &expected_steps),
+            "every {read_every}"
+        );
+        let (error, steps) = told(vec![Ok(points(4)), bad(), Ok(points(4)), failed()], read_every);
+        assert!(matches!(error, Err(Error::LossNotFinite { step: 1, .. })), "{error:?}");
+        assert_eq!(steps, expected_steps[..1], "every {read_every}");
+        let (error, steps) = told(vec![Ok(points(4)), Ok(points(4)), Ok(points(4)), failed()], read_every);
+        assert!(matches!(error, Err(Error::Loader(_))), "{error:?}");
+        assert_eq!(steps, expected_steps[..3], "every {read_every}");
+    }
 }
 
 #[test]

@@ -12,14 +12,13 @@ use clap::Parser;
 use kiln_data::Split;
 use kiln_dist::{Communicator, Solo};
 use kiln_examples::args::{self, FitArgs};
-use kiln_examples::graphs::{GinArgs, GraphArgs, Graphs};
+use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
 use kiln_examples::run::RunArgs;
 use kiln_examples::{Mean, best_epoch, flags, say};
 use kiln_graph::NodeId;
 use kiln_loader::Pass;
-use kiln_nn::Gin;
 use kiln_sample::RngKey;
-use kiln_train::{GraphClassification, TEST, Trainer, VALIDATION};
+use kiln_train::{TEST, Trainer, VALIDATION};
 
 /// Cross-validates a network on many small graphs. Ranks take folds of their own.
 #[derive(Debug, Parser)]
@@ -97,16 +96,16 @@ fn train(
     left_out: &[usize],
 ) -> anyhow::Result<Vec<Vec<f64>>> {
     let comm = Box::new(Solo);
-    let (items, ahead) = (args.run.items(comm.topology()), args.run.loader());
+    let (items, ahead, device) = (args.run.items(comm.topology()), args.run.loader(), &args.run.device);
     let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
     let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
-    let train = graphs.training_loader(&rest, items, ahead)?;
+    let train = graphs.training_loader(&rest, items, ahead, device)?;
     ensure!(train.n_steps(Pass::Train { epoch: 0 }) > 0, "no step for these folds: lower --batch-size");
-    let judge = |&fold: &usize| graphs.loader(&folds[fold], items, ahead);
+    let judge = |&fold: &usize| graphs.loader(&folds[fold], items, ahead, device);
     let judges = left_out.iter().map(judge).collect::<kiln_loader::Result<Vec<_>>>()?;
-    let device = args.run.device.clone();
+    let device = device.clone();
     let model = args.model.config(graphs)?.init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
-    let task = GraphClassification::<Gin>::new();
+    let task = GinTask::new();
     let mut trainer = Trainer::new(task, model, &args.fit.optimizer()?, comm, device)?;
     let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
     for epoch in 0..args.fit.epochs {

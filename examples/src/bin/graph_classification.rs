@@ -10,12 +10,11 @@ use clap::Parser;
 use kiln_data::Split;
 use kiln_dist::Communicator;
 use kiln_examples::args::{self, FitArgs};
-use kiln_examples::graphs::{GinArgs, GraphArgs, Graphs};
+use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
 use kiln_examples::{Program, keep::KeepArgs, run::RunArgs};
 use kiln_graph::NodeId;
-use kiln_nn::Gin;
 use kiln_sample::RngKey;
-use kiln_train::{Evaluation, GraphClassification, MemoryUse, TEST, Trainer, VALIDATION};
+use kiln_train::{Evaluation, MemoryUse, TEST, Trainer, VALIDATION};
 
 /// Trains a network on many small graphs and keeps the best model.
 #[derive(Debug, Parser)]
@@ -57,14 +56,14 @@ fn train(
 ) -> anyhow::Result<()> {
     let run = program.run;
     let (items, ahead, device) = (run.items(comm.topology()), run.loader(), run.device.clone());
-    let loader = |part: &[NodeId]| graphs.loader(part, items, ahead);
+    let loader = |part: &[NodeId]| graphs.loader(part, items, ahead, &device);
     let (val, test) = (loader(&split.val)?, loader(&split.test)?);
-    let train = graphs.training_loader(&split.train, items, ahead)?;
+    let train = graphs.training_loader(&split.train, items, ahead, &device)?;
     let model = model.config(graphs)?.init(RngKey::new(run.seed), &device.clone().autodiff())?;
-    let (task, optimizer) = (GraphClassification::<Gin>::new(), program.fit.optimizer()?);
+    let (task, optimizer) = (GinTask::new(), program.fit.optimizer()?);
     let trainer = Trainer::new(task, model, &optimizer, comm, device)?;
     let validate = |trainer: &mut Trainer<_>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
-    let judge = |trainer: &mut Trainer<GraphClassification<Gin>>| {
+    let judge = |trainer: &mut Trainer<GinTask>| {
         let mut said = Evaluation::default();
         trainer
             .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;

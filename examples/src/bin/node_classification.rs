@@ -70,9 +70,9 @@ fn main() -> anyhow::Result<()> {
             let config = args.model.sage(d_in, n_classes, n_layers);
             let judge = args.eval.judge(&graph, EdgeWeights::Unused, &ranks)?;
             let sampler = NeighborSampler::new(graph.clone(), fanouts.clone());
-            let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
-                Ok(DeviceSampler::new(graph, fanouts))
-            })?;
+            let placement = args
+                .placement
+                .place(&args.run, &data, graph, &sampler, |graph| Ok(DeviceSampler::new(graph, fanouts)))?;
             program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
         }
         Model::Gcn => {

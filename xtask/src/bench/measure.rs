@@ -121,7 +121,8 @@ fn read_folder(folder: &Path, machine: &Machine) -> Result<Vec<Measurement>> {
 /// The rate at which a device copies is the ceiling of its benches that are given in bytes.
 fn compare_with_copy(benches: &mut [Measurement]) {
     let bytes = |bench: &Measurement| bench.rate().filter(|(_, unit)| *unit == "bytes").map(|(rate, _)| rate);
-    let Some(copy) = benches.iter().find(|bench| bench.name.starts_with("device/copy/")).and_then(bytes) else {
+    let Some(copy) = benches.iter().find(|bench| bench.name.starts_with("device/copy/")).and_then(bytes)
+    else {
         return;
     };
     for bench in benches {

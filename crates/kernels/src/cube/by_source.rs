@@ -10,7 +10,7 @@
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch;
+use crate::cube::launch::{self, launch_units};
 use crate::cube::scan::running_sums;
 use crate::cube::segment_sum::segment_of;
 
@@ -134,46 +134,38 @@ impl Transposed {
             let none = || launch::upload(indptr, &[]);
             return Self { indptr: launch::upload(indptr, &vec![0; n_src + 1]), dsts: none(), edges: none() };
         }
-        let client = &indptr.client;
         let n_chunks = n_edges.div_ceil(CHUNK as usize);
-        let by_chunk = || launch::units(indptr, n_chunks);
         let n_bits = usize::BITS - (n_src - 1).leading_zeros();
         // Once at least, since the edges' places are written on the way.
         let n_passes = n_bits.div_ceil(BITS).max(1);
         let (mut keys, mut edges) = (indices.clone(), indices.clone());
         for pass in 0..n_passes {
-            let shift = pass * BITS;
+            let (shift, is_first) = (pass * BITS, pass == 0);
             let counts = launch::new_array(indptr, N_DIGITS as usize * n_chunks);
-            let (count, dim) = by_chunk();
-            let n_chunks = n_chunks as u32;
-            let (from, to) = (launch::buffer(&keys), launch::buffer(&counts));
-            digit_counts::launch(client, count, dim, from, to, n_chunks, shift);
+            let [from, to] = [&keys, &counts].map(launch::buffer);
+            launch_units!(digit_counts, indptr, n_chunks, from, to, n_chunks as u32, shift);
             let starts = running_sums(&counts);
-            let (moved_keys, moved_edges) =
-                (launch::new_array(indptr, n_edges), launch::new_array(indptr, n_edges));
-            let (count, dim) = by_chunk();
-            move_by_digit::launch(
-                client,
-                count,
-                dim,
+            let moved = [(); 2].map(|()| launch::new_array(indptr, n_edges));
+            launch_units!(
+                move_by_digit,
+                indptr,
+                n_chunks,
                 launch::buffer(&keys),
                 launch::buffer(&edges),
                 launch::buffer(&starts),
-                launch::buffer(&moved_keys),
-                launch::buffer(&moved_edges),
-                n_chunks,
+                launch::buffer(&moved[0]),
+                launch::buffer(&moved[1]),
+                n_chunks as u32,
                 shift,
-                pass == 0,
+                is_first
             );
-            (keys, edges) = (moved_keys, moved_edges);
+            [keys, edges] = moved;
         }
         let dsts = launch::new_array(indptr, n_edges);
-        let (count, dim) = launch::units(indptr, n_edges);
-        let arrays = (launch::buffer(indptr), launch::buffer(&edges), launch::buffer(&dsts));
-        destinations::launch(client, count, dim, arrays.0, arrays.1, arrays.2);
+        let [from, through, to] = [indptr, &edges, &dsts].map(launch::buffer);
+        launch_units!(destinations, indptr, n_edges, from, through, to);
         let starts = launch::new_array(indptr, n_src + 1);
-        let (count, dim) = launch::units(indptr, n_src + 1);
-        first_places::launch(client, count, dim, launch::buffer(&keys), launch::buffer(&starts));
+        launch_units!(first_places, indptr, n_src + 1, launch::buffer(&keys), launch::buffer(&starts));
         Self { indptr: starts, dsts, edges }
     }
 }

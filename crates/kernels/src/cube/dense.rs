@@ -3,7 +3,8 @@
 //! Burn chooses one for GPUs: tensor cores where the device has them, otherwise one that shares tiles within a cube and
 //! waits for them at barriers. On CubeCL's CPU runtime a barrier costs far more than the arithmetic between two (a
 //! product of 2,000 x 128 and 128 x 64 took 3.0 s on two cores of an Intel Xeon, November 2026), so that there the kernel
-//! is the library's for processors, which Burn does not offer (4 ms).
+//! is the library's for processors, which Burn does not offer (4 ms). It would choose tiles that divide the matrices, and
+//! so compile a kernel for nearly each number of rows; tiles of one size keep it at one for each layer.
 
 use burn::backend::ops::FloatTensorOps;
 use burn_cubecl::CubeBackend;
@@ -11,6 +12,8 @@ use burn_cubecl::kernel::matmul::init_matmul_output;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::Device;
 use cubek_matmul::definition::{MatmulElems, MatmulGlobalElems};
+use cubek_matmul::routine::BlueprintStrategy;
+use cubek_matmul::tiled::cpu_gemm::{CpuGemmBlueprint, InstructionShape, PlaneGrid};
 use cubek_matmul::{launch, strategy, tiled};
 use cubek_std::InputBinding;
 
@@ -26,13 +29,28 @@ pub(super) fn product(left: CubeTensor, right: CubeTensor) -> CubeTensor {
     }
 }
 
+/// Rows and steps of the sum that a tile has.
+const TILE: usize = 8;
+
+/// The most columns that a tile has.
+const MOST_COLUMNS: usize = 16;
+
+/// The columns of a tile: widths are the model's, and do not change from batch to batch.
+fn tile_columns(width: usize) -> usize {
+    (1..=MOST_COLUMNS).rev().find(|columns| width.is_multiple_of(*columns)).unwrap_or(1)
+}
+
 fn product_on_cpu(left: CubeTensor, right: CubeTensor) -> CubeTensor {
     let dtype = element(&left);
     let out = init_matmul_output(&left, &right, left.dtype);
     let client = out.client.clone();
     let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: dtype, rhs: dtype, out: dtype });
     let [left, right] = [left, right].map(|side| InputBinding::new(side.binding(), dtype));
-    let strategy = strategy::Strategy::Tiled(tiled::Strategy::CpuGemm(Default::default()));
+    let plan = BlueprintStrategy::Forced(CpuGemmBlueprint {
+        instruction: InstructionShape { m: TILE, n: tile_columns(out.meta.shape()[1]), k: TILE },
+        planes: PlaneGrid { m: client.properties().hardware.max_units_per_cube.clamp(1, 2) as usize, n: 1 },
+    });
+    let strategy = strategy::Strategy::Tiled(tiled::Strategy::CpuGemm(plan));
     let launched = launch::launch_ref(&strategy, &client, left, right, out.clone().binding(), &mut elements);
     launched.expect("a processor should have a kernel for any product");
     out

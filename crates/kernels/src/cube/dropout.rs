@@ -16,7 +16,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_sample::RngKey;
 
-use crate::cube::launch::{self, Rows};
+use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::ops::Keep;
 
@@ -108,11 +108,10 @@ pub(super) fn dropout(
     };
     let [key_low, key_high] = key.words();
     let mask = MaskLaunch::new(key_low, key_high, keep.threshold(), keep.scale());
-    let (count, dim) = launch::units(x.tensor(), n_rows * width / vector_size);
-    dropout_kernel::launch(
-        &x.tensor().client,
-        count,
-        dim,
+    launch_units!(
+        dropout_kernel,
+        x.tensor(),
+        n_rows * width / vector_size,
         launch::address(&[x.tensor(), out.tensor()]),
         vector_size,
         x.buffer(vector_size),
@@ -123,7 +122,7 @@ pub(super) fn dropout(
         x.stride / vector_size,
         has_relu,
         is_masked,
-        launch::element(x.tensor()),
+        launch::element(x.tensor())
     );
     out.into_tensor()
 }
@@ -137,11 +136,10 @@ pub(super) fn relu_dropout_adjoint(output: CubeTensor, grad: CubeTensor, keep: K
         return out.into_tensor();
     }
     let vector_size = output.vector_size(&[width]).min(grad.vector_size(&[width]));
-    let (count, dim) = launch::units(grad.tensor(), n_rows * width / vector_size);
-    relu_dropout_adjoint_kernel::launch(
-        &grad.tensor().client,
-        count,
-        dim,
+    launch_units!(
+        relu_dropout_adjoint_kernel,
+        grad.tensor(),
+        n_rows * width / vector_size,
         launch::address(&[output.tensor(), grad.tensor(), out.tensor()]),
         vector_size,
         output.buffer(vector_size),
@@ -151,7 +149,7 @@ pub(super) fn relu_dropout_adjoint(output: CubeTensor, grad: CubeTensor, keep: K
         output.stride / vector_size,
         grad.stride / vector_size,
         keep.scale(),
-        launch::element(grad.tensor()),
+        launch::element(grad.tensor())
     );
     out.into_tensor()
 }

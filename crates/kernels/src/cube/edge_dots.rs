@@ -13,7 +13,7 @@ use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows};
+use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::segment_sum::{Segments, segment_of};
 
 #[cube(launch, address_type = "dynamic")]
@@ -56,11 +56,10 @@ pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor) -> C
     }
     let width = x.width();
     let vector_size = x.vector_size(&[width]).min(grad.vector_size(&[width]));
-    let (count, dim) = launch::units(tensor, by_dst.n_positions);
-    edge_dots_kernel::launch(
-        &tensor.client,
-        count,
-        dim,
+    launch_units!(
+        edge_dots_kernel,
+        tensor,
+        by_dst.n_positions,
         launch::address(&[tensor, grad.tensor(), &out]),
         vector_size,
         launch::buffer(&by_dst.indptr),
@@ -71,7 +70,7 @@ pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor) -> C
         width / vector_size,
         x.stride / vector_size,
         grad.stride / vector_size,
-        launch::element(tensor),
+        launch::element(tensor)
     );
     out
 }

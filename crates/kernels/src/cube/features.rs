@@ -7,25 +7,22 @@
 //! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The bits are those of the source,
 //!   wherever a row was.
 //! * *Who computes what.* Where some rows are missing, a unit for each node says whether its row is, running sums number
-//!   the missing ones, and their ids are listed in the order of the nodes and read back: node ids, the only thing that
-//!   crosses to the host, with one wait. Then a unit has one vector of one row.
+//!   the missing ones, and their ids are listed in the order of the nodes and read back, with one wait (the whole list is,
+//!   4 bytes a node: how much of it counts is known only then). Then a unit has one vector of one row.
 //! * *Cost.* Bound by memory: `F b` bytes read and `4 F` written a row; a missing row crosses the bus once.
 
-use burn::tensor::{DType, Device, Shape};
+use burn::tensor::{Bytes, DType, Device, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_feature::{FeatureSource, RowBuf, RowType};
 use kiln_graph::NodeId;
 
 use crate::UploadError;
-use crate::cube::launch::{self, Rows};
+use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::scan::running_sums;
 
 /// The slot of a node whose row is not in the table.
 const MISSING: u32 = u32::MAX;
-
-/// Bytes of rows that are gathered and copied at once.
-const PIECE_BYTES: usize = 64 << 20;
 
 #[cube(launch, address_type = "dynamic")]
 fn missing(nodes: &[u32], slots: &[u32], is_missing: &mut [u32]) {
@@ -143,30 +140,21 @@ impl FeatureRows {
         };
         let is_missing = launch::new_array(nodes, n_nodes);
         let address = launch::address(&[slots, nodes]);
-        let by_node = || launch::units(nodes, n_nodes);
-        let (nodes_arg, slots_arg) = (|| launch::buffer(nodes), launch::buffer(slots));
-        let (count, dim) = by_node();
-        let client = &nodes.client;
-        missing::launch(client, count, dim, address, nodes_arg(), slots_arg, launch::buffer(&is_missing));
+        let [of_nodes, of_slots, to] = [nodes, slots, &is_missing].map(launch::buffer);
+        launch_units!(missing, nodes, n_nodes, address, of_nodes, of_slots, to);
         let n_missing_before = running_sums(&is_missing);
         let list = launch::new_array(nodes, n_nodes);
-        let (count, dim) = by_node();
-        let (before_arg, list_arg) = (launch::buffer(&n_missing_before), launch::buffer(&list));
-        list_missing::launch(client, count, dim, address, nodes_arg(), before_arg, list_arg);
-        let [before, list] = launch::read([&n_missing_before, &list]);
-        let n_sent = before[n_nodes] as usize;
+        let [of_nodes, before, to] = [nodes, &n_missing_before, &list].map(launch::buffer);
+        launch_units!(list_missing, nodes, n_nodes, address, of_nodes, before, to);
+        let [n_sent, list] = launch::read([&launch::values_from(&n_missing_before, n_nodes, 1), &list]);
+        let n_sent = n_sent[0] as usize;
         let mut rows = RowBuf::empty(self.row_type);
         source.gather(bytemuck::cast_slice(&list[..n_sent]), &mut rows)?;
-        let sent = launch::upload_as(nodes, &bytes_of(rows, self.row_type), DType::U8);
-        let sent = self.like_rows(sent, n_sent, source.dim());
+        let handle = nodes.client.create(Bytes::from_bytes_vec(bytes_of(rows, self.row_type)));
+        let (client, device) = (nodes.client.clone(), nodes.device.clone());
+        let shape = Shape::new([n_sent, source.dim()]);
+        let sent = CubeTensor::new_contiguous(client, device, shape, handle, self.rows.dtype);
         Ok(Gathered { rows: self.launch(nodes, &sent, slots, &n_missing_before), n_sent })
-    }
-
-    /// Bytes that came as rows of the table's type.
-    fn like_rows(&self, bytes: CubeTensor, n_rows: usize, dim: usize) -> CubeTensor {
-        let (client, device) = (bytes.client.clone(), bytes.device.clone());
-        let shape = Shape::new([n_rows, dim]);
-        CubeTensor::new_contiguous(client, device, shape, bytes.handle.clone(), self.rows.dtype)
     }
 
     fn launch(
@@ -183,11 +171,10 @@ impl FeatureRows {
             return out.into_tensor();
         }
         let vector_size = rows.vector_size(&[width]).min(out.vector_size(&[width]));
-        let (count, dim) = launch::units(nodes, n_nodes * width / vector_size);
-        gather::launch(
-            &nodes.client,
-            count,
-            dim,
+        launch_units!(
+            gather,
+            nodes,
+            n_nodes * width / vector_size,
             launch::address(&[rows.tensor(), sent, out.tensor()]),
             vector_size,
             rows.buffer(vector_size),
@@ -198,10 +185,15 @@ impl FeatureRows {
             out.buffer(vector_size),
             width / vector_size,
             self.slots.is_none(),
-            launch::element(rows.tensor()),
+            launch::element(rows.tensor())
         );
         out.into_tensor()
     }
+}
+
+/// Bytes of a row on the device.
+pub(crate) fn row_bytes(anchor: &CubeTensor, source: &dyn FeatureSource) -> usize {
+    source.dim() * stored_type(anchor, source).bytes()
 }
 
 /// How rows are stored on the device: as by their source, or widened where the device cannot read that.
@@ -239,7 +231,8 @@ fn upload_rows(
     nodes: impl Fn(std::ops::Range<usize>) -> Vec<NodeId>,
 ) -> Result<CubeTensor, UploadError> {
     let dim = source.dim();
-    let rows_a_piece = (PIECE_BYTES / (dim * row_type.bytes())).max(1);
+    // An even number, so that pieces of half precision begin at whole words.
+    let rows_a_piece = (launch::PIECE_BYTES / (dim * row_type.bytes())).next_multiple_of(2);
     let pieces = (0..n_rows).step_by(rows_a_piece).map(|first| {
         let mut rows = RowBuf::empty(source.row_type());
         source.gather(&nodes(first..(first + rows_a_piece).min(n_rows)), &mut rows)?;

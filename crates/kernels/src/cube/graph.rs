@@ -5,6 +5,7 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_graph::{Csc, NodeId};
+use rayon::prelude::*;
 
 use crate::UploadError;
 use crate::cube::launch;
@@ -21,7 +22,8 @@ pub(crate) struct Graph {
     pub(super) weights: Option<CubeTensor>,
     n_nodes: usize,
     largest_degree: u32,
-    /// The most loops, all parallel, that one node has.
+    /// The most loops, all parallel, that one node has; as many as can be where neighbours do not ascend, since nobody
+    /// knows then which loops a search finds.
     most_loops: u32,
 }
 
@@ -34,8 +36,19 @@ pub(crate) struct HopArrays {
     pub(crate) srcs: CubeTensor,
 }
 
-/// Room for so many edges is taken without asking how many there will be: 16 million.
-const MOST_ROOM: usize = 1 << 24;
+/// Room for so many edges is taken without asking how many there will be: 4 million, for 80 MB.
+const MOST_ROOM: usize = 1 << 22;
+
+/// The most neighbours that are drawn of one node, since a unit draws them one after the other.
+const MOST_DRAWN: u64 = 1024;
+
+/// Why a hop is not sampled.
+pub(crate) enum HopError {
+    /// It has so many edges, or more, which is more than a block holds.
+    TooLarge { n_edges: u64 },
+    /// More neighbours of a node would be drawn than a device does.
+    FanoutTooLarge { most: u64 },
+}
 
 /// A tensor on a device that CubeCL has a runtime for, to find its client by; `None` of other devices.
 pub(crate) fn anchor(device: &Device) -> Option<CubeTensor> {
@@ -49,9 +62,10 @@ impl Graph {
     /// # Errors
     /// [`UploadError::TooLarge`].
     pub(crate) fn new(anchor: &CubeTensor, graph: &Csc) -> Result<Self, UploadError> {
-        let nodes = || (0..graph.n_nodes() as u32).map(NodeId);
-        let largest_degree = nodes().map(|node| graph.in_degree(node)).max().unwrap_or(0);
-        let most_loops = nodes().map(|node| loops(graph, node)).max().unwrap_or(0);
+        let Lists { largest_degree, most_loops, node } = lists(graph);
+        if u64::from(u32::MAX) < largest_degree {
+            return Err(UploadError::DegreeTooLarge { node, degree: largest_degree });
+        }
         Ok(Self {
             indptr: launch::upload_large(anchor, "the graph's indptr", graph.indptr(), DType::U64)?,
             indices: launch::upload_large(anchor, "the graph's indices", ids(graph.indices()), DType::U32)?,
@@ -63,7 +77,7 @@ impl Graph {
             },
             n_nodes: graph.n_nodes(),
             largest_degree: largest_degree as u32,
-            most_loops: most_loops as u32,
+            most_loops: most_loops.map_or(u32::MAX, |most| most as u32),
         })
     }
 
@@ -87,15 +101,29 @@ impl Graph {
         }
     }
 
+    /// Whether a node might have more neighbours drawn than is done here. Those that have no more than the fanout are not
+    /// drawn from.
+    fn draws_too_many(&self, how: How, fanout: u32) -> bool {
+        let is_drawn_from = match how {
+            How::All => false,
+            How::Uniform | How::WithLoop => fanout < self.largest_degree,
+            How::WithReplacement => 0 < self.largest_degree,
+        };
+        is_drawn_from && MOST_DRAWN < u64::from(fanout)
+    }
+
     /// Samples one hop for distinct nodes. Nothing of the topology leaves the device: the numbers of edges and of sources
     /// are read, once, or twice where the bound on the edges is so large that their number is asked for first.
     ///
     /// # Errors
-    /// The number of edges, where it is more than a block holds.
-    pub(crate) fn sample_hop(&self, nodes: &CubeTensor, plan: &HopPlan) -> Result<HopArrays, u64> {
+    /// [`HopError`].
+    pub(crate) fn sample_hop(&self, nodes: &CubeTensor, plan: &HopPlan) -> Result<HopArrays, HopError> {
         let n_dst = launch::length(nodes);
         let (how, fanout) = (How::new(plan.fanout, plan.rule), plan.limit());
         let picking = Picking { graph: self, nodes, how, fanout };
+        if self.draws_too_many(how, fanout) {
+            return Err(HopError::FanoutTooLarge { most: MOST_DRAWN });
+        }
         let bound = n_dst as u64 * self.most_picks(how, fanout);
         if bound == 0 {
             return Ok(HopArrays::without_edges(nodes, plan.weights != EdgeWeights::None));
@@ -107,7 +135,7 @@ impl Graph {
             let [n_edges] = launch::read_last([&offsets]);
             // At the limit the sums have stopped.
             if i32::MAX as usize - n_dst < n_edges as usize {
-                return Err(u64::from(n_edges));
+                return Err(HopError::TooLarge { n_edges: u64::from(n_edges) });
             }
             n_edges.max(1) as usize
         };
@@ -144,9 +172,37 @@ fn ids(nodes: &[NodeId]) -> &[u32] {
     bytemuck::cast_slice(nodes)
 }
 
-fn loops(graph: &Csc, node: NodeId) -> usize {
-    let neighbors = graph.in_neighbors(node);
-    neighbors.partition_point(|other| *other <= node) - neighbors.partition_point(|other| *other < node)
+/// What bounds the picks of any node.
+struct Lists {
+    largest_degree: u64,
+    /// A node of that degree.
+    node: NodeId,
+    /// `None` where the neighbours of some node do not ascend.
+    most_loops: Option<usize>,
+}
+
+/// Looks at every node's neighbours, on all threads.
+fn lists(graph: &Csc) -> Lists {
+    let of_node = |node: u32| {
+        let node = NodeId(node);
+        let neighbors = graph.in_neighbors(node);
+        let n_below = |is_below: fn(&NodeId, &NodeId) -> bool| {
+            neighbors.partition_point(|other| is_below(other, &node))
+        };
+        let n_loops = || n_below(NodeId::le) - n_below(NodeId::lt);
+        Lists {
+            largest_degree: neighbors.len() as u64,
+            node,
+            most_loops: neighbors.is_sorted().then(n_loops),
+        }
+    };
+    let nothing = || Lists { largest_degree: 0, node: NodeId(0), most_loops: Some(0) };
+    let larger = |one: Lists, other: Lists| {
+        let most_loops = one.most_loops.zip(other.most_loops).map(|(one, other)| one.max(other));
+        let largest = if one.largest_degree < other.largest_degree { other } else { one };
+        Lists { most_loops, ..largest }
+    };
+    (0..graph.n_nodes() as u32).into_par_iter().map(of_node).reduce(nothing, larger)
 }
 
 /// An array as a tensor of indices.

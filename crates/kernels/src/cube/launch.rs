@@ -83,11 +83,26 @@ pub(super) fn vector_size(tensor: &CubeTensor, divided: &[usize]) -> usize {
     tensor.client.io_optimized_vector_sizes(n_bytes).filter(fits).max().unwrap_or(1)
 }
 
-/// How many cubes of how many units run for so many units on the device of a tensor, a few more perhaps.
+/// More units than any cube has.
+const MANY_UNITS: usize = 1 << 20;
+
+/// How many cubes of how many units run for so many units on the device of a tensor, a few more perhaps. Cubes are of one
+/// size, which a compiled kernel is made for, however many units there are.
 pub(super) fn units(tensor: &CubeTensor, n_units: usize) -> (CubeCount, CubeDim) {
-    let dim = CubeDim::new(&tensor.client, n_units);
+    let dim = CubeDim::new(&tensor.client, MANY_UNITS);
     (calculate_cube_count_elemwise(&tensor.client, n_units, dim), dim)
 }
+
+/// Launches a kernel of so many units on the device of a tensor.
+macro_rules! launch_units {
+    ($kernel:ident, $like:expr, $n_units:expr, $($argument:expr),+) => {{
+        let like: &CubeTensor = $like;
+        let (count, dim) = launch::units(like, $n_units);
+        $kernel::launch(&like.client, count, dim, $($argument),+)
+    }};
+}
+
+pub(super) use launch_units;
 
 /// The numbers that places in all of these need. A unit for each value needs no more.
 pub(super) fn address(tensors: &[&CubeTensor]) -> AddressType {
@@ -139,7 +154,7 @@ pub(super) fn prefix(array: &CubeTensor, n_values: usize) -> CubeTensor {
 }
 
 /// So many values of an array from a place on, where they are.
-fn values_from(array: &CubeTensor, start: usize, n_values: usize) -> CubeTensor {
+pub(super) fn values_from(array: &CubeTensor, start: usize, n_values: usize) -> CubeTensor {
     let n_bytes = array.dtype.size() as u64;
     let handle = bytes_of(&array.handle, start as u64 * n_bytes, n_values as u64 * n_bytes);
     let (client, device) = (array.client.clone(), array.device.clone());
@@ -165,9 +180,9 @@ pub(super) fn upload_as<T: Pod>(like: &CubeTensor, values: &[T], dtype: DType) -
 }
 
 /// Bytes that are copied at once.
-const PIECE_BYTES: usize = 64 << 20;
+pub(super) const PIECE_BYTES: usize = 64 << 20;
 
-/// The same for an array of any size, piece by piece; of what is mapped, no more than a piece is held in memory.
+/// The same for an array of any size, piece by piece; of what is mapped, no more than a piece is copied in memory.
 ///
 /// # Errors
 /// [`UploadError::TooLarge`].
@@ -208,6 +223,8 @@ pub(super) fn upload_pieces(
         assert!(end <= n_bytes, "{what}: pieces of {end} bytes for {n_bytes}");
         let place = bytes_of(&tensor.handle, n_done, piece.len() as u64);
         like.client.write(&place, Bytes::from_bytes_vec(piece));
+        // Waits for the copy: pieces that have not been sent would pile up. A failure shows where the array is read.
+        let _ = cubecl::future::block_on(like.client.sync());
         n_done = end;
     }
     assert_eq!(n_done, n_bytes, "{what}: bytes of all pieces");

@@ -19,8 +19,8 @@ mod segment_max;
 mod segment_sum;
 
 pub(crate) use by_source::Transposed;
-pub(crate) use features::FeatureRows;
-pub(crate) use graph::{Graph, HopArrays, anchor, float_tensor, int_tensor};
+pub(crate) use features::{FeatureRows, row_bytes};
+pub(crate) use graph::{Graph, HopArrays, HopError, anchor, float_tensor, int_tensor};
 
 use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;
@@ -314,12 +314,19 @@ impl Segments {
     }
 }
 
+/// Bytes of the memory that a tensor keeps, of which it may be a part; `None` of other devices' tensors.
+pub(crate) fn n_bytes_kept(tensor: &Tensor<1, Int>) -> Option<usize> {
+    let array = tensor.clone().try_into_primitive::<CubeBackend>().ok()?;
+    Some(array.handle.size() as usize)
+}
+
 /// Copies the list that a block carries to the block's device, if that is one of ours, where a gradient will ask for it.
 pub(crate) fn upload_by_source(indptr: &Tensor<1, Int>, by_source: &BySource) {
     if by_source.host().is_some()
         && let Ok(indptr) = indptr.clone().try_into_primitive::<CubeBackend>()
     {
-        by_source.device_or(|host| Transposed::upload(&indptr, host.expect("the list should still be there")));
+        by_source
+            .device_or(|host| Transposed::upload(&indptr, host.expect("the list should still be there")));
     }
 }
 

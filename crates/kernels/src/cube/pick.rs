@@ -20,7 +20,7 @@ use cubecl::prelude::*;
 use kiln_sample::{Fanout, RngKey};
 
 use crate::cube::graph::Graph;
-use crate::cube::launch;
+use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::cube::segment_sum::segment_of;
 use crate::sampler::DeviceRule;
@@ -298,18 +298,17 @@ impl Picking<'_> {
         let Self { graph, nodes, how, fanout } = self;
         let n_dst = launch::length(nodes);
         let counts = launch::new_array(nodes, n_dst);
-        let (count, dim) = launch::units(nodes, n_dst);
-        pick_counts::launch(
-            &nodes.client,
-            count,
-            dim,
+        launch_units!(
+            pick_counts,
+            nodes,
+            n_dst,
             graph.address(),
             launch::buffer(&graph.indptr),
             launch::buffer(&graph.indices),
             launch::buffer(nodes),
             launch::buffer(&counts),
             *fanout,
-            *how,
+            *how
         );
         counts
     }
@@ -317,29 +316,25 @@ impl Picking<'_> {
     /// The edges of destinations whose edges begin at these offsets, of which there are at most so many.
     pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
         let Self { graph, nodes, how, .. } = self;
-        let client = &nodes.client;
         let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
-        let by_edge = || launch::units(nodes, most_edges);
         if *how == How::All {
-            let (count, dim) = by_edge();
-            take_all::launch(
-                client,
-                count,
-                dim,
+            launch_units!(
+                take_all,
+                nodes,
+                most_edges,
                 graph.address(),
                 launch::buffer(&graph.indptr),
                 launch::buffer(nodes),
                 launch::buffer(offsets),
-                launch::buffer(&edge_ids),
+                launch::buffer(&edge_ids)
             );
         } else {
             let positions = launch::new_array(nodes, most_edges);
-            let (count, dim) = launch::units(nodes, launch::length(nodes));
             let [key_low, key_high] = key.words();
-            pick::launch(
-                client,
-                count,
-                dim,
+            launch_units!(
+                pick,
+                nodes,
+                launch::length(nodes),
                 graph.address(),
                 launch::buffer(&graph.indptr),
                 launch::buffer(&graph.indices),
@@ -349,20 +344,19 @@ impl Picking<'_> {
                 launch::buffer(&edge_ids),
                 key_low,
                 key_high,
-                *how,
+                *how
             );
         }
         let srcs = launch::new_array(nodes, most_edges);
-        let (count, dim) = by_edge();
-        sources::launch(
-            client,
-            count,
-            dim,
+        launch_units!(
+            sources,
+            nodes,
+            most_edges,
             graph.address(),
             launch::buffer(&graph.indices),
             launch::buffer(offsets),
             launch::buffer(&edge_ids),
-            launch::buffer(&srcs),
+            launch::buffer(&srcs)
         );
         Picked { edge_ids, srcs }
     }
@@ -375,12 +369,12 @@ impl Picking<'_> {
         let Self { graph, nodes, how, .. } = self;
         let n_edges = launch::length(edge_ids);
         let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
-        let graph_weights = graph.weights.as_ref().expect("a sampler of weights should have a graph with weights");
-        let (count, dim) = launch::units(nodes, n_edges);
-        pick_weights::launch(
-            &nodes.client,
-            count,
-            dim,
+        let graph_weights =
+            graph.weights.as_ref().expect("a sampler of weights should have a graph with weights");
+        launch_units!(
+            pick_weights,
+            nodes,
+            n_edges,
             graph.address(),
             launch::buffer(&graph.indptr),
             launch::buffer(&graph.indices),
@@ -390,7 +384,7 @@ impl Picking<'_> {
             launch::buffer(edge_ids),
             launch::buffer(&weights),
             *how,
-            is_scaled && *how != How::All,
+            is_scaled && *how != How::All
         );
         weights
     }

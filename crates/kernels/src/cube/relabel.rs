@@ -13,7 +13,7 @@ use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch;
+use crate::cube::launch::{self, launch_units};
 use crate::cube::scan::running_sums;
 
 /// What an empty slot holds for a node and for a place. No node has this id, since a graph has at most as many.
@@ -136,49 +136,43 @@ pub(super) fn relabel(
     offsets: &CubeTensor,
     n_nodes: usize,
 ) -> Relabelled {
-    let client = &nodes.client;
     let most_edges = launch::length(srcs);
     let n_places = launch::length(nodes) + most_edges;
     let n_slots = (2 * n_places.min(n_nodes)).next_power_of_two().max(2);
     let table = launch::new_array(nodes, 2 * n_slots);
     let address = launch::address(&[&table]);
-    let (count, dim) = launch::units(nodes, 2 * n_slots);
-    empty::launch(client, count, dim, address, launch::buffer(&table));
+    launch_units!(empty, nodes, 2 * n_slots, address, launch::buffer(&table));
     let slots = launch::new_array(nodes, n_places);
-    let by_place = || launch::units(nodes, n_places);
-    let (count, dim) = by_place();
-    place_in_table::launch(
-        client,
-        count,
-        dim,
+    launch_units!(
+        place_in_table,
+        nodes,
+        n_places,
         address,
         launch::buffer(nodes),
         launch::buffer(srcs),
         launch::buffer(offsets),
         launch::buffer(&table),
         launch::buffer(&slots),
-        32 - n_slots.ilog2(),
+        32 - n_slots.ilog2()
     );
     let is_new = launch::new_array(nodes, most_edges);
-    let (count, dim) = launch::units(nodes, most_edges);
-    new_with::launch(
-        client,
-        count,
-        dim,
+    launch_units!(
+        new_with,
+        nodes,
+        most_edges,
         address,
         launch::buffer(offsets),
         launch::buffer(&table),
         launch::buffer(&slots),
-        launch::buffer(&is_new),
+        launch::buffer(&is_new)
     );
     let n_new_before = running_sums(&is_new);
     let indices = launch::new_array(nodes, most_edges);
     let all_nodes = launch::new_tensor(nodes, [n_places].into(), DType::U32);
-    let (count, dim) = by_place();
-    number::launch(
-        client,
-        count,
-        dim,
+    launch_units!(
+        number,
+        nodes,
+        n_places,
         address,
         launch::buffer(nodes),
         launch::buffer(srcs),
@@ -187,7 +181,7 @@ pub(super) fn relabel(
         launch::buffer(&slots),
         launch::buffer(&n_new_before),
         launch::buffer(&indices),
-        launch::buffer(&all_nodes),
+        launch::buffer(&all_nodes)
     );
     Relabelled { indices, nodes: all_nodes, n_new_before }
 }

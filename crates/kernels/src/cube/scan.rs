@@ -14,7 +14,7 @@
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch;
+use crate::cube::launch::{self, launch_units};
 
 /// Values that one unit adds up.
 const CHUNK: u32 = 64;
@@ -69,20 +69,17 @@ pub(super) fn running_sums(values: &CubeTensor) -> CubeTensor {
     if n_values == 0 {
         return launch::upload(values, &[0]);
     }
-    let client = &values.client;
     let n_chunks = n_values.div_ceil(CHUNK as usize);
     let is_one = n_chunks == 1;
-    let (count, dim) = launch::units(values, n_chunks);
     let before_chunk = if is_one {
         values.clone()
     } else {
         let sums = launch::new_array(values, n_chunks);
-        let (count, dim) = launch::units(values, n_chunks);
-        chunk_sums::launch(client, count, dim, launch::buffer(values), launch::buffer(&sums));
+        launch_units!(chunk_sums, values, n_chunks, launch::buffer(values), launch::buffer(&sums));
         running_sums(&sums)
     };
     let out = launch::new_array(values, n_values + 1);
-    let (values, before_chunk) = (launch::buffer(values), launch::buffer(&before_chunk));
-    sums_in_chunks::launch(client, count, dim, values, before_chunk, launch::buffer(&out), is_one);
+    let [values_arg, before_arg, out_arg] = [values, &before_chunk, &out].map(launch::buffer);
+    launch_units!(sums_in_chunks, values, n_chunks, values_arg, before_arg, out_arg, is_one);
     out
 }

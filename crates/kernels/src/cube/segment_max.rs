@@ -5,21 +5,72 @@
 //! ```
 //!
 //! * *Contract.* `out` is overwritten. A segment without positions has 0 and the edge -1. Of equal values the first
-//!   position counts; the first value that is not a number is larger than all others.
-//! * *Who computes what.* A unit has one vector of columns of one segment and walks through its positions. The gradient
+//!   position counts; a value that is not a number is larger than all before it.
+//! * *Who computes what.* A unit has one vector of columns of one segment and walks through its positions; long segments
+//!   are cut into chunks and put together as in `segment_sum`, in the order of their positions. The gradient
 //!   walks the edges by source: a unit has one vector of columns of one source and adds, in their order, what those
 //!   destinations got back whose maximum came over this edge. No atomics.
-//! * *Cost.* Bound by memory: `F b + 4` bytes a position; the gradient reads `F (b + 4) + 8`. A long segment is not split,
-//!   so that it takes as long as its positions one after the other.
+//! * *Cost.* Bound by memory: `F b + 4` bytes a position; the gradient reads `F (b + 4) + 8`, and does not cut the
+//!   edges of one source.
 
 use burn::tensor::DType;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows};
-use crate::cube::segment_sum::Segments;
+use crate::cube::launch::{self, Rows, launch_units};
+use crate::cube::segment_sum::{CHUNK, Segments, segment_of};
 
+/// The largest values so far, column by column, and the positions that they came from.
+#[derive(CubeType)]
+struct Best<N: Size> {
+    value: Vector<f32, N>,
+    edge: Vector<i32, N>,
+}
+
+/// The better of two, of which `later` has the later positions. What is no number always wins, as on the processor.
+#[cube]
+fn better_of<N: Size>(best: &Best<N>, later: &Best<N>) -> Best<N> {
+    let wins = later.value.greater_than(&best.value).or(later.value.is_nan());
+    Best::<N> {
+        value: select_many(wins, later.value, best.value),
+        edge: select_many(wins, later.edge, best.edge),
+    }
+}
+
+#[cube]
+fn row_of<F: Float, N: Size>(
+    rows: &[Vector<F, N>],
+    items: &[u32],
+    stride: usize,
+    position: u32,
+    column: usize,
+) -> Best<N> {
+    let row = items[position as usize] as usize;
+    Best::<N> { value: Vector::cast_from(rows[row * stride + column]), edge: Vector::new(position as i32) }
+}
+
+/// The best of one position or more.
+#[cube]
+fn best_of<F: Float, N: Size>(
+    rows: &[Vector<F, N>],
+    items: &[u32],
+    stride: usize,
+    start: u32,
+    end: u32,
+    column: usize,
+) -> Best<N> {
+    let mut best = row_of::<F, N>(rows, items, stride, start, column);
+    for position in start + 1..end {
+        let later = row_of::<F, N>(rows, items, stride, position, column);
+        let better = better_of::<N>(&best, &later);
+        best.value = better.value;
+        best.edge = better.edge;
+    }
+    best
+}
+
+/// All segments, but for those that are split.
 #[cube(launch, address_type = "dynamic")]
 fn segment_max_kernel<F: Float, N: Size>(
     indptr: &[u32],
@@ -30,6 +81,75 @@ fn segment_max_kernel<F: Float, N: Size>(
     width: usize,
     stride: usize,
     #[comptime] gives_edges: bool,
+    #[comptime] splits: bool,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let segment = ABSOLUTE_POS / width;
+    let start = indptr[segment];
+    let end = indptr[segment + 1];
+    if comptime!(splits) && end - start > CHUNK {
+        terminate!();
+    }
+    let mut best = Best::<N> { value: Vector::zeroed(), edge: Vector::new(-1i32) };
+    if start < end {
+        let found = best_of::<F, N>(rows, items, stride, start, end, ABSOLUTE_POS % width);
+        best.value = found.value;
+        best.edge = found.edge;
+    }
+    out[ABSOLUTE_POS] = Vector::cast_from(best.value);
+    if comptime!(gives_edges) {
+        edges[ABSOLUTE_POS] = best.edge;
+    }
+}
+
+/// Of each chunk the maxima of the long segments that it cuts, laid out as the sums of `segment_sum`.
+#[cube(launch, address_type = "dynamic")]
+fn chunk_maxima<F: Float, N: Size>(
+    indptr: &[u32],
+    items: &[u32],
+    rows: &[Vector<F, N>],
+    values: &mut [Vector<f32, N>],
+    edges: &mut [Vector<i32, N>],
+    width: usize,
+    stride: usize,
+    #[define(F)] _dtype: ElemType,
+) {
+    let chunk = ABSOLUTE_POS / width;
+    let column = ABSOLUTE_POS % width;
+    let n_positions = items.len() as u32;
+    let start = chunk as u32 * CHUNK;
+    if start >= n_positions {
+        terminate!();
+    }
+    let end = min(start + CHUNK, n_positions);
+    let first = segment_of(indptr, start);
+    let last = segment_of(indptr, end - 1);
+    let place = chunk * 2 * width + column;
+    if indptr[first + 1] - indptr[first] > CHUNK {
+        let best = best_of::<F, N>(rows, items, stride, start, min(indptr[first + 1], end), column);
+        values[place] = best.value;
+        edges[place] = best.edge;
+    }
+    if last != first && indptr[last + 1] - indptr[last] > CHUNK {
+        let best = best_of::<F, N>(rows, items, stride, indptr[last], end, column);
+        values[place + width] = best.value;
+        edges[place + width] = best.edge;
+    }
+}
+
+/// The long segments, from the chunks' maxima.
+#[cube(launch, address_type = "dynamic")]
+fn long_maxima<F: Float, N: Size>(
+    indptr: &[u32],
+    part_values: &[Vector<f32, N>],
+    part_edges: &[Vector<i32, N>],
+    out: &mut [Vector<F, N>],
+    edges: &mut [Vector<i32, N>],
+    width: usize,
+    #[comptime] gives_edges: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     if ABSOLUTE_POS >= out.len() {
@@ -39,23 +159,25 @@ fn segment_max_kernel<F: Float, N: Size>(
     let column = ABSOLUTE_POS % width;
     let start = indptr[segment];
     let end = indptr[segment + 1];
-    let mut best = Vector::<f32, N>::zeroed();
-    let mut best_edge = Vector::<i32, N>::new(-1i32);
-    if start < end {
-        best = Vector::cast_from(rows[items[start as usize] as usize * stride + column]);
-        best_edge = Vector::new(start as i32);
-        for position in start + 1..end {
-            let row = items[position as usize] as usize;
-            let value = Vector::<f32, N>::cast_from(rows[row * stride + column]);
-            let larger = value.greater_than(&best).or(value.is_nan());
-            let edge = select_many(larger, Vector::new(position as i32), best_edge);
-            best_edge = select_many(best.is_nan(), best_edge, edge);
-            best = select_many(best.is_nan(), best, select_many(larger, value, best));
-        }
+    if end - start <= CHUNK {
+        terminate!();
     }
-    out[ABSOLUTE_POS] = Vector::cast_from(best);
+    let first = start / CHUNK;
+    let mut place = first as usize * 2 * width + column;
+    if first * CHUNK < start {
+        place += width;
+    }
+    let mut best = Best::<N> { value: part_values[place], edge: part_edges[place] };
+    for chunk in first + 1..(end - 1) / CHUNK + 1 {
+        let place = chunk as usize * 2 * width + column;
+        let later = Best::<N> { value: part_values[place], edge: part_edges[place] };
+        let better = better_of::<N>(&best, &later);
+        best.value = better.value;
+        best.edge = better.edge;
+    }
+    out[ABSOLUTE_POS] = Vector::cast_from(best.value);
     if comptime!(gives_edges) {
-        edges[ABSOLUTE_POS] = best_edge;
+        edges[ABSOLUTE_POS] = best.edge;
     }
 }
 
@@ -93,24 +215,63 @@ pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool)
     let (width, tensor) = (rows.width(), rows.tensor());
     let out = Rows::new(tensor, segments.n_segments, width, tensor.dtype);
     let edges = Rows::new(tensor, if gives_edges { segments.n_segments } else { 1 }, width, DType::I32);
-    if segments.n_segments * width > 0 {
-        let vector_size = rows.vector_size(&[width]).min(edges.vector_size(&[width]));
-        let (count, dim) = launch::units(tensor, segments.n_segments * width / vector_size);
-        segment_max_kernel::launch(
-            &tensor.client,
-            count,
-            dim,
-            launch::address(&[tensor, out.tensor(), edges.tensor()]),
+    let (n_units, n_chunks) = (segments.n_segments * width, segments.n_positions.div_ceil(CHUNK as usize));
+    if n_units == 0 {
+        return (out.into_tensor(), edges.into_tensor());
+    }
+    let vector_size = rows.vector_size(&[width]).min(edges.vector_size(&[width]));
+    let (n_vectors, stride) = (width / vector_size, rows.stride / vector_size);
+    let address = launch::address(&[tensor, out.tensor(), edges.tensor()]);
+    let splits = 1 < n_chunks;
+    launch_units!(
+        segment_max_kernel,
+        tensor,
+        n_units / vector_size,
+        address,
+        vector_size,
+        launch::buffer(&segments.indptr),
+        launch::buffer(&segments.items),
+        rows.buffer(vector_size),
+        out.buffer(vector_size),
+        edges.buffer(vector_size),
+        n_vectors,
+        stride,
+        gives_edges,
+        splits,
+        launch::element(tensor)
+    );
+    if splits {
+        let part_values = Rows::new(tensor, 2 * n_chunks, width, DType::F32);
+        let part_edges = Rows::new(tensor, 2 * n_chunks, width, DType::I32);
+        launch_units!(
+            chunk_maxima,
+            tensor,
+            n_chunks * n_vectors,
+            address,
             vector_size,
             launch::buffer(&segments.indptr),
             launch::buffer(&segments.items),
             rows.buffer(vector_size),
+            part_values.buffer(vector_size),
+            part_edges.buffer(vector_size),
+            n_vectors,
+            stride,
+            launch::element(tensor)
+        );
+        launch_units!(
+            long_maxima,
+            tensor,
+            n_units / vector_size,
+            address,
+            vector_size,
+            launch::buffer(&segments.indptr),
+            part_values.buffer(vector_size),
+            part_edges.buffer(vector_size),
             out.buffer(vector_size),
             edges.buffer(vector_size),
-            width / vector_size,
-            rows.stride / vector_size,
+            n_vectors,
             gives_edges,
-            launch::element(tensor),
+            launch::element(tensor)
         );
     }
     (out.into_tensor(), edges.into_tensor())
@@ -131,11 +292,10 @@ pub(super) fn segment_max_adjoint(
         return out.into_tensor();
     }
     let vector_size = grad.vector_size(&[width]).min(max_edges.vector_size(&[width]));
-    let (count, dim) = launch::units(tensor, by_src.n_segments * width / vector_size);
-    segment_max_adjoint_kernel::launch(
-        &tensor.client,
-        count,
-        dim,
+    launch_units!(
+        segment_max_adjoint_kernel,
+        tensor,
+        by_src.n_segments * width / vector_size,
         launch::address(&[tensor, out.tensor(), max_edges.tensor()]),
         vector_size,
         launch::buffer(&by_src.indptr),
@@ -146,7 +306,7 @@ pub(super) fn segment_max_adjoint(
         out.buffer(vector_size),
         width / vector_size,
         grad.stride / vector_size,
-        launch::element(tensor),
+        launch::element(tensor)
     );
     out.into_tensor()
 }

@@ -23,8 +23,8 @@ use cubecl::prelude::*;
 
 use crate::cube::launch::{self, Rows};
 
-/// The most positions that one unit adds up.
-const CHUNK: u32 = 512;
+/// The most positions that one unit walks through.
+pub(super) const CHUNK: u32 = 512;
 
 /// Rows cut into segments: positions `indptr[s]..indptr[s + 1]` of `items` are those of segment `s`.
 #[derive(Debug, Clone)]

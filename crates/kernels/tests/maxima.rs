@@ -1,0 +1,80 @@
+//! Maxima over segments that are cut into chunks, and what is special about maxima there: ties and what is no number.
+
+use burn::tensor::{Tensor, TensorData};
+use kiln_kernels::testing::{device, values};
+use kiln_kernels::{DeviceSegments, ops};
+
+/// Segments that begin and end inside chunks, at their edges, and nowhere near: lengths around one chunk and several.
+const LENGTHS: [usize; 9] = [3, 1500, 0, 512, 1, 513, 511, 2048, 40];
+
+/// The maxima of rows of one column, and how often each row came back as one.
+fn maxima(rows: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<f32>) {
+    let mut offsets = vec![0];
+    for length in lengths {
+        offsets.push(offsets[offsets.len() - 1] + *length as u32);
+    }
+    let device = device().autodiff();
+    let segments = DeviceSegments::upload(&offsets, &device);
+    let x = Tensor::<2>::from_data(TensorData::new(rows.to_vec(), [rows.len(), 1]), &device).require_grad();
+    let maxima = ops::segment_max(&segments, x.clone());
+    let gradient = x.grad(&maxima.clone().sum().backward()).expect("the rows should have a gradient");
+    (values(maxima), values(gradient))
+}
+
+/// Where each segment's maximum is, by looking at one row after the other.
+fn expected(rows: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<f32>) {
+    let (mut found, mut gradient, mut start) = (Vec::new(), vec![0.0; rows.len()], 0);
+    for &length in lengths {
+        let mut best = None;
+        for row in start..start + length {
+            let is_better = |best: usize| rows[best] < rows[row] || rows[row].is_nan();
+            if best.is_none_or(is_better) {
+                best = Some(row);
+            }
+        }
+        found.push(best.map_or(0.0, |row| rows[row]));
+        if let Some(row) = best {
+            gradient[row] += 1.0;
+        }
+        start += length;
+    }
+    (found, gradient)
+}
+
+fn check(rows: &[f32]) {
+    let (got, expected) = (maxima(rows, &LENGTHS), expected(rows, &LENGTHS));
+    for (what, got, expected) in [("maximum", &got.0, &expected.0), ("gradient", &got.1, &expected.1)] {
+        assert_eq!(got.len(), expected.len(), "{what}");
+        for (place, (got, expected)) in got.iter().zip(expected).enumerate() {
+            let are_no_numbers = got.is_nan() && expected.is_nan();
+            assert!(are_no_numbers || got == expected, "{what} {place}: {got}, expected {expected}");
+        }
+    }
+}
+
+fn n_rows() -> usize {
+    LENGTHS.iter().sum()
+}
+
+#[test]
+fn chunks_give_the_maxima_of_whole_segments() {
+    for factor in [1_u32, 2_654_435_769, 40_503] {
+        let value = |row: u32| (row.wrapping_mul(factor) >> 12) as f32 - 5e5;
+        check(&(0..n_rows() as u32).map(value).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_first_of_equal_maxima_counts_in_whatever_chunk_it_is() {
+    check(&vec![-2.0; n_rows()]);
+    check(&(0..n_rows()).map(|row| -((row % 700) as f32 / 200.0).floor()).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_no_number_is_not_lost_in_whatever_chunk_it_is() {
+    for places in [vec![700, 1300], vec![3, 4, 5], vec![1502, 2600, 3100, n_rows() - 1]] {
+        let mut rows: Vec<f32> = (0..n_rows()).map(|row| row as f32).collect();
+        places.into_iter().for_each(|place| rows[place] = f32::NAN);
+        check(&rows);
+    }
+}
