@@ -13,7 +13,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_benches::{Endless, Input, Result, Stage, Work, inputs, train};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::testing::device;
-use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, ops};
+use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, load_on, ops};
 use kiln_sample::Scratch;
 use kiln_train::{DeviceNodeFetch, EpochSoFar};
 
@@ -120,8 +120,8 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |number: usize| {
         let batch = &batches[number % batches.len()];
-        let sampled = sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch);
-        sampled.expect("the seeds should be nodes of the graph")
+        let sampled = load_on(device, || sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch));
+        sampled.expect("the device should not fail").expect("the seeds should be nodes of the graph")
     };
     let sampled: Vec<_> = (0..batches.len()).map(&mut sample).collect();
     let n_edges: usize = sampled.iter().flat_map(|batch| &batch.blocks).map(DeviceBlock::n_edges).sum();
@@ -132,7 +132,6 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
         bencher.iter(|| {
             number += 1;
             black_box(sample(number));
-            wait(device);
         });
     })?;
     let n_rows: usize = sampled.iter().map(|batch| batch.input_nodes.dims()[0]).sum();
@@ -142,8 +141,8 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
         bencher.iter(|| {
             number += 1;
             let nodes = &sampled[number % sampled.len()].input_nodes;
-            black_box(features.gather(nodes).expect("every node should have features"));
-            wait(device);
+            let rows = load_on(device, || features.gather(nodes)).expect("the device should not fail");
+            black_box(rows.expect("every node should have features"));
         });
     })
 }

@@ -21,7 +21,7 @@ use crate::{llvm, workspace};
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Runs only the tests of kernels and layers, on this device: cuda, cuda:1, wgpu, cube-cpu
+    /// Runs only the tests of kernels, layers, sampling and programs, on this device: cuda, cuda:1, wgpu, cube-cpu
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     device: Option<String>,
 }

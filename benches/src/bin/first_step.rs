@@ -20,6 +20,7 @@ fn main() -> Result {
     for _ in 0..n_steps {
         trainer.step(&mut batches, &mut so_far, |_| ())?;
     }
+    trainer.read_back(&mut so_far, |_| ())?;
     let report = so_far.report();
     let line = serde_json::json!({
         "steps": report.n_steps,

@@ -98,12 +98,12 @@ impl DeviceBlock {
         self.edges.n_edges
     }
 
-    /// Bytes of the memory that its arrays keep, without the edges by source. Where a block was sampled on its device, some
-    /// have more room than they need.
+    /// Bytes of the memory that its arrays keep, the edges by source as far as they have been listed included. Where a
+    /// block was sampled on its device, some have more room than they need.
     pub fn n_bytes(&self) -> usize {
         let indices = [&self.edges.indptr, &self.edges.indices, &self.edge_ids, &self.src_nodes];
         let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
-        indices.into_iter().map(n_bytes_kept).sum::<usize>() + of_weights
+        indices.into_iter().map(n_bytes_kept).sum::<usize>() + of_weights + self.edges.by_source.n_bytes()
     }
 
     /// Each edge's id in the graph, `[n_edges]`, as i64.

@@ -21,6 +21,16 @@ impl BySource {
         }
     }
 
+    /// Bytes of the lists that have been made.
+    pub(crate) fn n_bytes(&self) -> usize {
+        let on_host = self.host.get().map_or(0, Transposed::n_bytes);
+        #[cfg(feature = "cube")]
+        let on_device = self.device.get().map_or(0, crate::cube::Transposed::n_bytes);
+        #[cfg(not(feature = "cube"))]
+        let on_device = 0;
+        on_host + on_device
+    }
+
     /// The list on the host, if it has been made.
     #[cfg(any(test, feature = "cube"))]
     pub(crate) fn host(&self) -> Option<&Transposed> {

@@ -1,8 +1,8 @@
 //! Devices by name.
 
-use burn::tensor::Device;
 #[cfg(feature = "cube")]
 use burn::tensor::StreamId;
+use burn::tensor::{Device, Tensor};
 
 /// Why a name gave no device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,16 +83,28 @@ pub fn is_processor(device: &Device) -> bool {
 
 /// Runs what brings data to a device or makes batches there, in a queue of the device that is apart from the one of the
 /// steps and the same whatever thread calls, and waits until the device has done it. So results may be handed to any
-/// thread, no thread that comes and goes leaves memory behind that the device keeps for it, and steps do not wait.
+/// thread, and no thread that comes and goes leaves memory behind that the device keeps for it.
 ///
 /// # Errors
-/// [`DeviceError::Failed`].
+/// [`DeviceError::Failed`] where the device itself failed; what it could not write for want of memory says so where it is
+/// read, or to [`finish`].
 pub fn load_on<R>(device: &Device, load: impl FnOnce() -> R) -> Result<R, DeviceError> {
     in_loading_queue(|| {
         let loaded = load();
         let waited = device.sync();
         waited.map(|()| loaded).map_err(|error| DeviceError::Failed { reason: error.to_string() })
     })
+}
+
+/// Waits until the device has written a tensor, to learn of a failure before anybody reads it.
+///
+/// # Errors
+/// [`DeviceError::Failed`].
+pub fn finish(tensor: &Tensor<2>) -> Result<(), DeviceError> {
+    #[cfg(feature = "cube")]
+    crate::cube::finish(tensor)?;
+    let _ = tensor;
+    Ok(())
 }
 
 #[cfg(not(feature = "cube"))]

@@ -44,7 +44,7 @@ pub mod testing;
 mod upload;
 
 pub use block::DeviceBlock;
-pub use device::{DeviceError, is_processor, load_on, open_device};
+pub use device::{DeviceError, finish, is_processor, load_on, open_device};
 pub use features::{DeviceFeatures, HitRate};
 pub use graph::DeviceGraph;
 pub use graphs::{DeviceGraphs, DeviceRows, DeviceSegments};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use kiln_feature::Labels;
-use kiln_kernels::{DeviceFeatures, DeviceSampler, load_on};
+use kiln_kernels::{DeviceFeatures, DeviceSampler, finish, load_on};
 use kiln_loader::{Fetch, FetchError, SeedBatch, StageTimes};
 use kiln_sample::Scratch;
 
@@ -39,7 +39,11 @@ where
         times: &mut StageTimes,
     ) -> Result<DeviceBatch<I>, FetchError> {
         let batch = self.fetch.fetch(seeds, scratch, times)?;
-        load_on(&self.device, || batch.upload(&self.device)).map_err(FetchError::other)
+        let start = Instant::now();
+        let mut batch = load_on(&self.device, || batch.upload(&self.device)).map_err(FetchError::other)?;
+        // Bringing rows is the end of gathering them.
+        batch.times.gather += start.elapsed();
+        Ok(batch)
     }
 
     fn n_bytes(batch: &DeviceBatch<I>) -> usize {
@@ -85,6 +89,7 @@ impl Fetch for DeviceNodeFetch {
             let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
             let took = start.elapsed();
             let x = self.features.gather(&sampled.input_nodes)?;
+            finish(&x).map_err(FetchError::other)?;
             Ok::<_, FetchError>((sampled, x, took))
         };
         let start = Instant::now();

@@ -15,7 +15,8 @@ pub struct Timings {
     pub wait: Duration,
     /// Copying the batch to the device.
     pub upload: Duration,
-    /// The model and the loss.
+    /// The model and the loss, and waiting for it; on other devices than the processor, all work of the device that the
+    /// loss waits for.
     pub forward: Duration,
     /// Gradients.
     pub backward: Duration,
@@ -72,7 +73,8 @@ pub struct StepReport {
     pub step: usize,
     /// Counts of all ranks, under the parameters before the update.
     pub counts: Counts,
-    /// Time from asking for the batch to the end of the update.
+    /// Time from asking for the batch to the end of the update. Where losses are read several steps at a time, the first
+    /// of these has the wait for the device of all of them.
     pub wall: Duration,
 }
 
@@ -130,7 +132,7 @@ pub struct EpochReport {
 pub(crate) struct Unread {
     /// The step within the epoch.
     pub(crate) step: usize,
-    /// As in its [`StepReport`].
+    /// Its time without the wait for its loss.
     pub(crate) wall: Duration,
     /// Waits for the device and reads them.
     pub(crate) read: Box<dyn FnOnce() -> Counts>,

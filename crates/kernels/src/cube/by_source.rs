@@ -121,6 +121,11 @@ impl Transposed {
         Self { indptr: upload(list.indptr()), dsts: upload(list.dsts()), edges: upload(list.edges()) }
     }
 
+    /// Bytes of the arrays.
+    pub(crate) fn n_bytes(&self) -> usize {
+        4 * [&self.indptr, &self.dsts, &self.edges].map(launch::length).iter().sum::<usize>()
+    }
+
     /// The arrays on the host.
     pub(crate) fn read(&self) -> [Vec<u32>; 3] {
         // One by one, since an empty one has no memory to be read with the others.

@@ -36,7 +36,7 @@ pub(crate) struct HopArrays {
     pub(crate) srcs: CubeTensor,
 }
 
-/// Room for so many edges is taken without asking how many there will be: 4 million, for 80 MB.
+/// Room for so many edges is taken without asking how many there will be: 4 million, of which a block keeps 67 MB.
 const MOST_ROOM: usize = 1 << 22;
 
 /// The most neighbours that are drawn of one node, since a unit draws them one after the other.
@@ -60,7 +60,7 @@ impl Graph {
     /// Copies a graph whose ids have been checked to the device of a tensor.
     ///
     /// # Errors
-    /// [`UploadError::TooLarge`].
+    /// [`UploadError::DegreeTooLarge`], [`UploadError::TooLarge`] and [`UploadError::Device`].
     pub(crate) fn new(anchor: &CubeTensor, graph: &Csc) -> Result<Self, UploadError> {
         let Lists { largest_degree, most_loops, node } = lists(graph);
         if u64::from(u32::MAX) < largest_degree {
@@ -101,15 +101,9 @@ impl Graph {
         }
     }
 
-    /// Whether a node might have more neighbours drawn than is done here. Those that have no more than the fanout are not
-    /// drawn from.
+    /// Whether a node might have more neighbours drawn than is done here.
     fn draws_too_many(&self, how: How, fanout: u32) -> bool {
-        let is_drawn_from = match how {
-            How::All => false,
-            How::Uniform | How::WithLoop => fanout < self.largest_degree,
-            How::WithReplacement => 0 < self.largest_degree,
-        };
-        is_drawn_from && MOST_DRAWN < u64::from(fanout)
+        how != How::All && 0 < self.largest_degree && MOST_DRAWN < u64::from(fanout)
     }
 
     /// Samples one hop for distinct nodes. Nothing of the topology leaves the device: the numbers of edges and of sources
@@ -119,7 +113,12 @@ impl Graph {
     /// [`HopError`].
     pub(crate) fn sample_hop(&self, nodes: &CubeTensor, plan: &HopPlan) -> Result<HopArrays, HopError> {
         let n_dst = launch::length(nodes);
-        let (how, fanout) = (How::new(plan.fanout, plan.rule), plan.limit());
+        let fanout = plan.limit();
+        let how = match How::new(plan.fanout, plan.rule) {
+            // Nobody has more: all are taken, by a unit for each.
+            How::Uniform | How::WithLoop if self.largest_degree <= fanout => How::All,
+            how => how,
+        };
         let picking = Picking { graph: self, nodes, how, fanout };
         if self.draws_too_many(how, fanout) {
             return Err(HopError::FanoutTooLarge { most: MOST_DRAWN });

@@ -10,8 +10,8 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
-use crate::UploadError;
 use crate::launch::count_read;
+use crate::{DeviceError, UploadError};
 
 /// A matrix whose rows lie in line, each so many values after the one before.
 #[derive(Debug, Clone)]
@@ -185,7 +185,7 @@ pub(super) const PIECE_BYTES: usize = 64 << 20;
 /// The same for an array of any size, piece by piece; of what is mapped, no more than a piece is copied in memory.
 ///
 /// # Errors
-/// [`UploadError::TooLarge`].
+/// [`UploadError::TooLarge`] and [`UploadError::Device`].
 pub(super) fn upload_large<T: Pod>(
     like: &CubeTensor,
     what: &'static str,
@@ -199,7 +199,7 @@ pub(super) fn upload_large<T: Pod>(
 /// Copies bytes that come in pieces to a new tensor, which they fill.
 ///
 /// # Errors
-/// [`UploadError::TooLarge`], and what a piece says.
+/// [`UploadError::TooLarge`], [`UploadError::Device`], and what a piece says.
 ///
 /// # Panics
 /// When the pieces do not fill the tensor.
@@ -223,12 +223,21 @@ pub(super) fn upload_pieces(
         assert!(end <= n_bytes, "{what}: pieces of {end} bytes for {n_bytes}");
         let place = bytes_of(&tensor.handle, n_done, piece.len() as u64);
         like.client.write(&place, Bytes::from_bytes_vec(piece));
-        // Waits for the copy: pieces that have not been sent would pile up. A failure shows where the array is read.
-        let _ = cubecl::future::block_on(like.client.sync());
+        // Waits for the copy: pieces that have not been sent would pile up.
+        finish(&tensor)?;
         n_done = end;
     }
     assert_eq!(n_done, n_bytes, "{what}: bytes of all pieces");
     Ok(tensor)
+}
+
+/// Waits until the device has written a tensor.
+///
+/// # Errors
+/// [`DeviceError::Failed`] where it could not, for want of memory say.
+pub(super) fn finish(tensor: &CubeTensor) -> Result<(), DeviceError> {
+    let waited = cubecl::future::block_on(tensor.client.sync_buffers([&tensor.handle]));
+    waited.map_err(|error| DeviceError::Failed { reason: error.to_string() })
 }
 
 /// Reads arrays of 32-bit numbers back, all at once, which waits for all that was launched before.

@@ -31,6 +31,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use kiln_sample::RngKey;
 
+use crate::DeviceError;
 use crate::adjoint::{ArgMax, BlockAdjoints};
 use crate::block::Adjacency;
 use crate::by_source::BySource;
@@ -312,6 +313,14 @@ impl Segments {
         let columns = (0, rows.width());
         SegmentSum { segments: self, rows, columns, factor: Factor::One, is_mean: false, own: Own::Nothing }
     }
+}
+
+/// Waits until the device has written a tensor; of other devices' tensors nothing has to be waited for.
+///
+/// # Errors
+/// [`DeviceError::Failed`].
+pub(crate) fn finish(tensor: &Tensor<2>) -> Result<(), DeviceError> {
+    tensor.clone().try_into_primitive::<CubeBackend>().map_or(Ok(()), |tensor| launch::finish(&tensor))
 }
 
 /// Bytes of the memory that a tensor keeps, of which it may be a part; `None` of other devices' tensors.

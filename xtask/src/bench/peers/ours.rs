@@ -109,7 +109,8 @@ pub(super) fn measure(ours: &Ours, peers: &Peers, machine: &Machine) -> Result<C
 fn first_step(set: Set, peers: &Peers, n_steps: &str) -> Result<Command> {
     let mut command = Command::new(program("first_step")?);
     command.arg(peers.bench_data(set)).arg(n_steps).env("RAYON_NUM_THREADS", "2");
-    command.env("KILN_BENCH_FANOUTS", format!("{}=15,10,5", Set::Products.name()));
+    // The processor is compared.
+    command.env_remove("KILN_DEVICE").env("KILN_BENCH_FANOUTS", format!("{}=15,10,5", Set::Products.name()));
     Ok(command)
 }
 
