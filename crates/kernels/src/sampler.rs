@@ -1,9 +1,8 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use burn::tensor::{DType, Int, Tensor};
 use bytemuck::cast_vec;
-use kiln_graph::{Csc, LocalId, NodeId};
+use kiln_graph::{Csc, LocalId};
 use kiln_sample::{
     BlockSampler, Error, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, Result, RngKey,
     Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
@@ -216,10 +215,7 @@ impl DeviceSampler {
         let blocks: Vec<_> = blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
         let input_nodes = match blocks.first() {
             Some(block) => block.src_nodes().clone(),
-            None => {
-                let (distinct, _) = number_seeds(seeds, graph.n_nodes())?;
-                upload(cast_vec::<_, u32>(distinct), DType::U32, device)
-            }
+            None => upload(cast_vec::<_, u32>(seeds.distinct(&seed_rows)), DType::U32, device),
         };
         Ok(DeviceSampled { blocks, seed_rows, input_nodes })
     }
@@ -245,8 +241,9 @@ impl DeviceSampler {
 }
 
 /// The distinct seeds by first appearance, and each seed's number among them.
-fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<NodeId>, Vec<LocalId>)> {
-    let mut numbers = HashMap::with_capacity(seeds.len());
+#[cfg(feature = "cube")]
+fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<kiln_graph::NodeId>, Vec<LocalId>)> {
+    let mut numbers = std::collections::HashMap::with_capacity(seeds.len());
     let (mut distinct, mut rows) = (Vec::with_capacity(seeds.len()), Vec::with_capacity(seeds.len()));
     for (position, &node) in seeds.as_nodes().iter().enumerate() {
         if node.index() >= n_nodes {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::{FeatureSource, Labels, RowBuf};
-use kiln_graph::{Block, LocalId, NodeId};
+use kiln_graph::{Block, LocalId};
 use kiln_sample::{BlockSampler, RngKey, Scratch, Seeds};
 
 use crate::{FetchError, SeedBatch, StageTimes};
@@ -127,7 +127,7 @@ where
         let mut x = RowBuf::empty(self.features.row_type());
         match sampled.blocks.first() {
             Some(block) => self.features.gather(block.srcs(), &mut x)?,
-            None => self.features.gather(&distinct(&seeds, &sampled.seed_rows), &mut x)?,
+            None => self.features.gather(&seeds.distinct(&sampled.seed_rows), &mut x)?,
         }
         let mut labels = Vec::new();
         self.labels.gather(seeds.as_nodes(), &mut labels)?;
@@ -149,15 +149,4 @@ where
     fn n_bytes(batch: &MiniBatch) -> usize {
         batch.n_bytes()
     }
-}
-
-/// The seeds without repetitions, in the order of their rows, which is that of first appearance.
-fn distinct(seeds: &Seeds, seed_rows: &[LocalId]) -> Vec<NodeId> {
-    let mut nodes = Vec::new();
-    for (&node, row) in seeds.as_nodes().iter().zip(seed_rows) {
-        if row.index() == nodes.len() {
-            nodes.push(node);
-        }
-    }
-    nodes
 }

@@ -1,4 +1,4 @@
-use kiln_graph::NodeId;
+use kiln_graph::{LocalId, NodeId};
 
 /// What a batch is computed for: today a list of nodes of one type.
 ///
@@ -20,6 +20,18 @@ impl Seeds {
     /// The nodes, as given.
     pub fn as_nodes(&self) -> &[NodeId] {
         &self.nodes
+    }
+
+    /// The nodes without repetitions, in the order of their first appearance, from the row of each entry
+    /// ([`Sampled::seed_rows`](crate::Sampled::seed_rows)).
+    pub fn distinct(&self, rows: &[LocalId]) -> Vec<NodeId> {
+        let mut nodes = Vec::new();
+        for (&node, row) in self.nodes.iter().zip(rows) {
+            if row.index() == nodes.len() {
+                nodes.push(node);
+            }
+        }
+        nodes
     }
 
     /// How many entries there are, duplicates counted.

@@ -89,8 +89,8 @@ impl<T: Task> Trainer<T> {
         Ok(Self { task, model, optimizer, comm, sync, device: device.inner(), read_every })
     }
 
-    /// The same, which reads losses and outputs of so many steps at a time, at least 1: a device waits for the host only
-    /// then. At 1, which is so on the processor and with several ranks, a loss that is not finite ends the epoch before
+    /// The same, which reads losses and outputs of so many steps at a time, at least 1: the host waits for the device
+    /// only then. At 1, which is so on the processor and with several ranks, a loss that is not finite ends the epoch before
     /// its step has changed anything; otherwise (10 by default) the steps since the last time have.
     #[must_use]
     pub fn with_read_every(self, n_steps: usize) -> Self {

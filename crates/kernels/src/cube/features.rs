@@ -150,7 +150,7 @@ impl FeatureRows {
         let n_sent = n_sent[0] as usize;
         let mut rows = RowBuf::empty(self.row_type);
         source.gather(bytemuck::cast_slice(&list[..n_sent]), &mut rows)?;
-        let handle = nodes.client.create(Bytes::from_bytes_vec(bytes_of(rows, self.row_type)));
+        let handle = nodes.client.create(bytes_of(rows, self.row_type));
         let (client, device) = (nodes.client.clone(), nodes.device.clone());
         let shape = Shape::new([n_sent, source.dim()]);
         let sent = CubeTensor::new_contiguous(client, device, shape, handle, self.rows.dtype);
@@ -211,15 +211,13 @@ fn dtype(row_type: RowType) -> DType {
     }
 }
 
-/// Rows as bytes of that type, which is theirs or f32.
-fn bytes_of(rows: RowBuf, row_type: RowType) -> Vec<u8> {
-    let bytes = |rows: &RowBuf| match rows {
-        RowBuf::F16(values) => bytemuck::cast_slice(values).to_vec(),
-        RowBuf::BF16(values) => bytemuck::cast_slice(values).to_vec(),
-        RowBuf::F32(values) => bytemuck::cast_slice(values).to_vec(),
-        other => panic!("no kernel reads rows of {}", other.row_type()),
-    };
-    if rows.row_type() == row_type { bytes(&rows) } else { bytes(&RowBuf::F32(rows.into_f32())) }
+/// Rows as bytes of that type, which is theirs or f32; where it is theirs, they are not copied.
+fn bytes_of(rows: RowBuf, row_type: RowType) -> Bytes {
+    match rows {
+        RowBuf::F16(values) if row_type == RowType::F16 => Bytes::from_elems(values),
+        RowBuf::BF16(values) if row_type == RowType::BF16 => Bytes::from_elems(values),
+        rows => Bytes::from_elems(rows.into_f32()),
+    }
 }
 
 /// Gathers rows piece by piece, so that the host never holds more than one; `nodes` names those of a range.

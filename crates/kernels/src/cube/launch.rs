@@ -192,7 +192,8 @@ pub(super) fn upload_large<T: Pod>(
     values: &[T],
     dtype: DType,
 ) -> Result<CubeTensor, UploadError> {
-    let pieces = bytemuck::cast_slice::<T, u8>(values).chunks(PIECE_BYTES).map(|piece| Ok(piece.to_vec()));
+    let pieces = bytemuck::cast_slice::<T, u8>(values).chunks(PIECE_BYTES);
+    let pieces = pieces.map(|piece| Ok(Bytes::from_bytes_vec(piece.to_vec())));
     upload_pieces(like, what, Shape::new([values.len()]), dtype, pieces)
 }
 
@@ -208,7 +209,7 @@ pub(super) fn upload_pieces(
     what: &'static str,
     shape: Shape,
     dtype: DType,
-    pieces: impl Iterator<Item = Result<Vec<u8>, UploadError>>,
+    pieces: impl Iterator<Item = Result<Bytes, UploadError>>,
 ) -> Result<CubeTensor, UploadError> {
     let n_bytes = (shape.num_elements() * dtype.size()) as u64;
     let most = like.client.properties().memory.max_page_size;
@@ -219,10 +220,10 @@ pub(super) fn upload_pieces(
     let mut n_done = 0;
     for piece in pieces {
         let piece = piece?;
-        let end = n_done + piece.len() as u64;
+        let (n_piece, end) = (piece.len() as u64, n_done + piece.len() as u64);
         assert!(end <= n_bytes, "{what}: pieces of {end} bytes for {n_bytes}");
-        let place = bytes_of(&tensor.handle, n_done, piece.len() as u64);
-        like.client.write(&place, Bytes::from_bytes_vec(piece));
+        let place = bytes_of(&tensor.handle, n_done, n_piece);
+        like.client.write(&place, piece);
         // Waits for the copy: pieces that have not been sent would pile up.
         finish(&tensor)?;
         n_done = end;

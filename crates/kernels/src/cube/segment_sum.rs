@@ -21,7 +21,7 @@ use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows};
+use crate::cube::launch::{self, Rows, launch_units};
 
 /// The most positions that one unit walks through.
 pub(super) const CHUNK: u32 = 512;
@@ -336,15 +336,16 @@ impl SegmentSum {
         };
         let splits = (CHUNK as usize) < self.segments.n_positions;
         let shape = Shape { factor: self.factor.kind(), own, is_mean: self.is_mean, splits };
-        let (client, dtype) = (&tensor.client, launch::element(tensor));
+        let dtype = launch::element(tensor);
         let address = launch::address(&[tensor, out.tensor()]);
         let (indptr, items) =
             (|| launch::buffer(&self.segments.indptr), || launch::buffer(&self.segments.items));
         let (rows, sums) = (|| self.rows.buffer(vector_size), || out.buffer(vector_size));
         macro_rules! run {
             ($kernel:ident, $n_units:expr, $($array:expr),+) => {{
-                let (count, dim) = launch::units(tensor, $n_units);
-                $kernel::launch(client, count, dim, address, vector_size, $($array),+, sizes(), shape, dtype);
+                launch_units!(
+                    $kernel, tensor, $n_units, address, vector_size, $($array),+, sizes(), shape, dtype
+                );
             }};
         }
         let n_units = self.segments.n_segments * n_vectors;
