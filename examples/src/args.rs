@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
 use kiln_data::{Dataset, Kind, synthetic};
 use kiln_dist::Ranks;
@@ -14,7 +15,7 @@ use kiln_nn::{Aggregate, GcnConfig, SageConfig};
 use kiln_sample::Fanout;
 use kiln_train::{LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill, StepDecay};
 
-use crate::{Judge, flags, say};
+use crate::{Judge, LaunchArgs, flags, say};
 
 /// What a run was asked for, and when it began.
 #[derive(Debug)]
@@ -33,6 +34,10 @@ pub fn parse<A: CommandFactory + FromArgMatches>(program: &'static str) -> (A, S
     let command = A::command();
     let matches = command.clone().get_matches();
     let args = A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let launch = LaunchArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Err(error) = launch.read() {
+        A::command().error(ErrorKind::ValueValidation, error).exit();
+    }
     let text = |id: &str| {
         let values = matches.get_raw(id).into_iter().flatten();
         values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")

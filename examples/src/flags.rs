@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use kiln_kernels::DeviceError;
 use kiln_sample::Fanout;
 
 use crate::args::DataSource;
 use crate::graphs::GraphSource;
+use crate::run::NamedDevice;
 
 /// Reads where a data set comes from.
 ///
@@ -53,6 +55,14 @@ pub fn fanouts(text: &str) -> Result<Fanout, String> {
             .map(Fanout::UpTo)
             .map_err(|_| "expected one number a layer, or `all`, separated by commas".into()),
     }
+}
+
+/// Reads a device.
+///
+/// # Errors
+/// Why there is none.
+pub fn device(name: &str) -> Result<NamedDevice, DeviceError> {
+    Ok(NamedDevice { name: name.to_owned(), device: kiln_kernels::open_device(name)? })
 }
 
 /// Reads a number of threads that compute.

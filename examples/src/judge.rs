@@ -1,13 +1,14 @@
 //! How a node classifier is judged: by sampled neighbours, or exactly.
 
 use kiln_data::Dataset;
-use kiln_dist::Ranks;
+use kiln_dist::{Ranks, Topology};
 use kiln_feature::Dense;
 use kiln_graph::NodeId;
 use kiln_loader::{Fetch, Loader, Pass};
 use kiln_nn::LayerWise;
 use kiln_train::{
-    Counts, Evaluation, LayerWiseInference, MemoryUse, NodeClassification, NodeInput, Result, Trainer, Upload,
+    Counts, Evaluation, Forward, LayerWiseInference, MemoryUse, NodeClassification, NodeInput, Result,
+    Trainer, Upload,
 };
 use rayon::ThreadPool;
 
@@ -16,6 +17,12 @@ use rayon::ThreadPool;
 pub enum Judge {
     /// Each rank takes its share of the nodes, with neighbours as its loader samples them.
     Sampled,
+    /// The first rank takes so many of its loader's batches at most, to choose by, and all of them to test, while the
+    /// others wait.
+    First {
+        /// Batches to choose by.
+        n_batches: usize,
+    },
     /// The first rank takes all nodes with all neighbours, layer by layer, on the threads of all ranks, while
     /// the others wait: so that nothing is computed twice.
     Exact {
@@ -35,6 +42,14 @@ impl Judge {
         Ok(Self::Exact { inference, threads: ranks.machine_pool()? })
     }
 
+    /// The rank that a rank's loaders for evaluation are for.
+    pub fn topology(&self, of_rank: Topology) -> Topology {
+        match self {
+            Self::Sampled => of_rank,
+            Self::First { .. } | Self::Exact { .. } => Topology { rank: 0, world_size: 1, local_rank: 0 },
+        }
+    }
+
     /// Counts over all ranks, of the loader's batches or of these nodes, which are the same. A meeting.
     ///
     /// # Errors
@@ -49,6 +64,11 @@ impl Judge {
     ) -> Result<Counts> {
         match self {
             Self::Sampled => trainer.evaluate(loader.epoch(pass), |_, _| ()),
+            Self::First { n_batches } => {
+                let batches = || loader.epoch(pass).take(*n_batches);
+                let counts = trainer.on_first(|trainer| trainer.evaluate_own(batches(), |_, _| ()))?;
+                trainer.sum(counts)
+            }
             Self::Exact { inference, threads } => {
                 let counts = trainer.on_first(|trainer| {
                     let outputs = outputs(inference, threads, trainer, data)?;
@@ -71,12 +91,15 @@ impl Judge {
         data: &Dataset,
         nodes: &[NodeId],
     ) -> Result<Evaluation> {
+        let mut said = Evaluation::default();
+        let add = |input: &NodeInput, forward: &Forward| said.add(&input.seeds, &input.labels, forward);
         match self {
             Self::Sampled => {
-                let mut said = Evaluation::default();
-                trainer.evaluate(loader.epoch(pass), |input, forward| {
-                    said.add(&input.seeds, &input.labels, forward);
-                })?;
+                trainer.evaluate(loader.epoch(pass), add)?;
+                Ok(said)
+            }
+            Self::First { .. } => {
+                trainer.on_first(|trainer| trainer.evaluate_own(loader.epoch(pass), add))?;
                 Ok(said)
             }
             Self::Exact { inference, threads } => trainer.on_first(|trainer| {
@@ -89,7 +112,7 @@ impl Judge {
     /// The most memory that exact evaluation saw.
     pub fn peak_memory(&self) -> MemoryUse {
         match self {
-            Self::Sampled => MemoryUse::default(),
+            Self::Sampled | Self::First { .. } => MemoryUse::default(),
             Self::Exact { inference, .. } => inference.peak_memory(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Args;
-use kiln_train::{FitConfig, Resumed, Run, RunFolder, RunIdentity, Task, Trainer};
+use kiln_train::{Error, FitConfig, Resumed, Run, RunFolder, RunIdentity, Task, Trainer};
 
 use crate::args::Settings;
 use crate::run::RunArgs;
@@ -25,6 +25,9 @@ pub struct KeepArgs {
     /// Folder of a run that was stopped: goes on from its last checkpoint, with the same results as if it had not been. Give the same flags again but for --out; --epochs may be larger, and --ranks where --batch-size keeps the batch of all ranks.
     #[arg(long, conflicts_with = "out")]
     resume: Option<PathBuf>,
+    /// Folder of the run, which is started there, or gone on with where it holds a checkpoint: for jobs that are started again by the same command.
+    #[arg(long, conflicts_with_all = ["out", "resume"])]
+    run: Option<PathBuf>,
 }
 
 impl KeepArgs {
@@ -58,8 +61,8 @@ impl KeepArgs {
                 say(format_args!("note: {damage}: going on from the checkpoint before it"));
             }
             say(format_args!("going on after {epoch} epochs and {step} steps"));
-            if *n_ranks != run.ranks {
-                let ranks = run.ranks;
+            if *n_ranks != run.n_ranks() {
+                let ranks = run.n_ranks();
                 say(format_args!(
                     "note: on {ranks} ranks after {n_ranks}: the same items, samples and masks, but sums round otherwise, and a batch normalisation sees other batches"
                 ));
@@ -72,6 +75,12 @@ impl KeepArgs {
         if let Some(path) = &self.resume {
             return RunFolder::open(path);
         }
+        if let Some(path) = &self.run {
+            return match RunFolder::open(path) {
+                Err(Error::NoCheckpoint { .. }) => RunFolder::create(path),
+                opened => opened,
+            };
+        }
         match &self.out {
             Some(path) => RunFolder::create(path),
             None => RunFolder::create_numbered("runs", settings.program),
@@ -81,7 +90,7 @@ impl KeepArgs {
 
 /// The program and the flags that the result depends on. Those that say how it is computed do not count, nor
 /// where the data lies, whose hash does.
-fn identity(settings: &Settings, run: &RunArgs, data_hash: &str) -> RunIdentity {
+pub(crate) fn identity(settings: &Settings, run: &RunArgs, data_hash: &str) -> RunIdentity {
     let counts = |(flag, _): &(&String, &String)| !NOT_OF_THE_RESULT.contains(&flag.as_str());
     let flags = settings.flags.iter().filter(counts);
     // Two ways to write a number are one setting; whole numbers may be too large for a float.
@@ -101,6 +110,15 @@ const NOT_OF_THE_RESULT: &[&str] = &[
     "batch-size",
     "threads-per-rank",
     "deadline",
+    "rank",
+    "world-size",
+    "local-rank",
+    "master",
+    "engine",
+    "join-within",
+    "tls-ca",
+    "tls-cert",
+    "tls-key",
     "workers",
     "data",
     "in-memory",
@@ -113,4 +131,5 @@ const NOT_OF_THE_RESULT: &[&str] = &[
     "hot-by",
     "out",
     "resume",
+    "run",
 ];

@@ -5,6 +5,7 @@ pub mod flags;
 pub mod graphs;
 mod judge;
 pub mod keep;
+mod launch;
 mod mean;
 mod nodes;
 mod placement;
@@ -13,6 +14,7 @@ mod progress;
 pub mod run;
 
 pub use judge::Judge;
+pub use launch::{Crew, Ending, LaunchArgs, launch, stop_flag};
 pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
 pub use placement::{Placement, PlacementArgs};

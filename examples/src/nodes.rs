@@ -1,5 +1,6 @@
 //! Training a node classifier on all ranks.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use burn::tensor::Device;
@@ -13,7 +14,7 @@ use kiln_train::{
     DeviceNodeFetch, NodeClassification, NodeInput, TEST, ToDevice, Trainer, Upload, VALIDATION,
 };
 
-use crate::{Judge, Placement, Program};
+use crate::{Crew, Ending, Judge, Placement, Program};
 
 /// What the ranks share of a program that trains a node classifier: one graph, one table of features.
 #[allow(missing_debug_implementations, reason = "a sampler is anybody's")]
@@ -38,19 +39,20 @@ impl NodeProgram<'_> {
     pub fn train<M: LayerWise + Sync>(
         &self,
         init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
-    ) -> anyhow::Result<()> {
-        let device = &self.program.run.device;
-        self.program.run.ranks().run(|comm| Ok(self.rank(init(&device.clone().autodiff())?, comm)?))?;
+    ) -> anyhow::Result<ExitCode> {
+        let Program { settings, run, data_hash, .. } = self.program;
+        let (device, crew) = (run.device(), Crew::meet(settings, run, data_hash)?);
+        let endings = crew.run(|comm| Ok(self.rank(init(&device.clone().autodiff())?, comm)?))?;
         self.placement.say_hits();
-        Ok(())
+        Ok(Ending::status(&endings))
     }
 
-    fn rank<M: LayerWise + Sync>(&self, model: M, comm: Box<dyn Communicator>) -> anyhow::Result<()> {
+    fn rank<M: LayerWise + Sync>(&self, model: M, comm: Box<dyn Communicator>) -> anyhow::Result<Ending> {
         let Self { program, data, .. } = self;
         let host = || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
         match &self.placement {
             Placement::Host => {
-                let to_device = |fetch| ToDevice::new(fetch, &program.run.device);
+                let to_device = |fetch| ToDevice::new(fetch, &program.run.device());
                 self.train_by(model, comm, to_device(host().for_training()), || to_device(host()))
             }
             Placement::Device { sampler, features } => {
@@ -67,17 +69,18 @@ impl NodeProgram<'_> {
         comm: Box<dyn Communicator>,
         fetch: F,
         to_evaluate: impl Fn() -> F,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Ending> {
         let Self { program, data, .. } = self;
-        let items = program.run.items(comm.topology());
-        let loader = |nodes: &[NodeId], fetch| {
-            Loader::new(ItemSampler::new(nodes, items)?, fetch, program.run.loader())
+        let loader = |nodes: &[NodeId], fetch, topology| {
+            Loader::new(ItemSampler::new(nodes, program.run.items(topology))?, fetch, program.run.loader())
         };
         let Split { train, val, test } = &data.split;
-        let (val_batches, test_batches) = (loader(val, to_evaluate())?, loader(test, to_evaluate())?);
-        let train = loader(train, fetch)?;
+        let of_judge = self.judge.topology(comm.topology());
+        let to_judge = |nodes| loader(nodes, to_evaluate(), of_judge);
+        let (val_batches, test_batches) = (to_judge(val)?, to_judge(test)?);
+        let train = loader(train, fetch, comm.topology())?;
         let (task, optimizer) = (NodeClassification::new(), program.fit.optimizer()?);
-        let trainer = Trainer::new(task, model, &optimizer, comm, program.run.device.clone())?;
+        let trainer = Trainer::new(task, model, &optimizer, comm, program.run.device())?;
         program.see_through(
             trainer,
             &train,

@@ -81,10 +81,10 @@ impl PlacementArgs {
             return Ok(Placement::Host);
         }
         let features = match self.feature_cache {
-            None => DeviceFeatures::new(data.features.clone(), &run.device)?,
+            None => DeviceFeatures::new(data.features.clone(), &run.device())?,
             Some(n_bytes) => {
                 let hotness = self.hotness(run, data, &graph, sampler)?;
-                DeviceFeatures::hottest(data.features.clone(), &hotness, n_bytes, &run.device)?
+                DeviceFeatures::hottest(data.features.clone(), &hotness, n_bytes, &run.device())?
             }
         };
         say(format_args!(
@@ -93,7 +93,7 @@ impl PlacementArgs {
             features.n_cached(),
             data.features.n_rows()
         ));
-        let sampler = to_device(DeviceGraph::new(graph, &run.device)?)?;
+        let sampler = to_device(DeviceGraph::new(graph, &run.device())?)?;
         Ok(Placement::Device { sampler: Arc::new(sampler), features: Arc::new(features) })
     }
 

@@ -6,7 +6,7 @@ use kiln_train::{About, Counts, Evaluation, MemoryUse, Result, Task, Trainer, fi
 use crate::args::{FitArgs, Settings};
 use crate::keep::KeepArgs;
 use crate::run::RunArgs;
-use crate::{Progress, say};
+use crate::{Ending, Progress, say, stop_flag};
 
 /// What a program was asked for, and what it trains on.
 #[derive(Debug, Clone, Copy)]
@@ -31,20 +31,21 @@ pub struct Program<'a> {
 
 impl Program<'_> {
     /// Trains, judging the model by `validate` after each epoch, has `test` judge the best one, and leaves the
-    /// files. A meeting of the ranks, of which the first one prints.
+    /// files. Ends early, with a checkpoint, when a signal says so. A meeting of the ranks, of which the first one prints.
     ///
     /// # Errors
     /// What any of it says.
     pub fn see_through<T: Task, F: Fetch<Batch = T::Batch>>(
         &self,
-        mut trainer: Trainer<T>,
+        trainer: Trainer<T>,
         train: &Loader<F>,
         validate: impl FnMut(&mut Trainer<T>) -> Result<Counts>,
         test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
         memory: impl FnOnce() -> MemoryUse,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Ending> {
         let Self { settings, data_name, class_names, .. } = self;
         let n_steps = train.n_steps(Pass::Train { epoch: 0 });
+        let mut trainer = trainer.with_stop(stop_flag()?);
         self.run.check_steps(train.items().items().len(), n_steps)?;
         let mut run = self.keep.start(settings, self.run, self.fit.epochs, self.data_hash, &mut trainer)?;
         let n_done = run.resumed().map_or(0, |then| then.epoch * n_steps + then.step);
@@ -52,6 +53,16 @@ impl Program<'_> {
         let mut progress = trainer.is_first().then(progress);
         let config = self.keep.config(self.fit.epochs);
         let mut report = fit(&mut trainer, train, config, validate, &mut run, &mut progress)?;
+        if report.interrupted {
+            if let (Some(folder), Some(progress)) = (run.folder(), progress) {
+                progress.finish();
+                let (path, n_epochs, n_steps) = (folder.path().display(), run.n_epochs(), run.n_steps());
+                say(format_args!(
+                    "stopped after {n_epochs} epochs and {n_steps} steps: --resume {path} goes on"
+                ));
+            }
+            return Ok(Ending::Interrupted);
+        }
         let said = test_best(trainer, &run, test)?;
         report.peak_memory = report.peak_memory.max(memory());
         let title = format!("{} on {data_name}", settings.program);
@@ -61,6 +72,6 @@ impl Program<'_> {
             progress.finish();
             say(format_args!("{summary}\nfiles           {}", folder.path().display()));
         }
-        Ok(())
+        Ok(Ending::Done)
     }
 }

@@ -10,8 +10,11 @@ use kiln_train::{Counts, EpochReport, MeanStepTime, Observer, StepReport};
 /// Steps that the mean time of an iteration leaves out.
 const WARMUP_STEPS: u64 = 10;
 
-/// Prints a line. That nobody reads it any more (`| head`) is no reason to stop a run that writes files.
+/// Prints a line, where ranks are processes on the first of them. That nobody reads it any more (`| head`) is no reason to stop a run that writes files.
 pub fn say(line: impl fmt::Display) {
+    if crate::launch().is_some_and(|launch| launch.rank != 0) {
+        return;
+    }
     let _ = writeln!(io::stdout(), "{line}");
 }
 

@@ -1,5 +1,6 @@
 //! How a program runs: its ranks and their batches.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -8,7 +9,7 @@ use clap::{Args, ValueEnum};
 use kiln_dist::{Ranks, Topology};
 use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, Uneven};
 
-use crate::flags;
+use crate::{LaunchArgs, flags, launch};
 
 /// What happens to seeds that do not divide by the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,7 +37,7 @@ impl UnevenSeeds {
 pub struct RunArgs {
     /// Ranks that train together, each a thread with a model and a device of its own.
     #[arg(long, value_parser = flags::threads, default_value = "1")]
-    pub ranks: usize,
+    ranks: usize,
     /// Threads that compute in each rank; its share of the cores if not given.
     #[arg(long, value_parser = flags::threads)]
     threads_per_rank: Option<usize>,
@@ -58,18 +59,55 @@ pub struct RunArgs {
     /// Threads of each rank that sample and gather ahead, besides those that compute; 0 does so between the steps. If not given, 1 where a rank computes on several threads, or there is one rank.
     #[arg(long, value_parser = flags::workers)]
     workers: Option<usize>,
-    /// Device that computes: `cpu`, or with the feature of that name `cuda`, `wgpu` (`cuda:1` is the second one) or `cube-cpu`. Several ranks may share one.
-    #[arg(long, value_parser = kiln_kernels::open_device, default_value = "cpu")]
+    /// Device that computes: `cpu`, or with the feature of that name `cuda`, `wgpu` (`cuda:1` is the second one) or `cube-cpu`. Several ranks may share one; of ranks that are processes each takes the one of its local rank, where the machine has several and no number is given.
+    #[arg(long, value_parser = flags::device, default_value = "cpu")]
+    device: NamedDevice,
+    #[command(flatten)]
+    pub(crate) launch: LaunchArgs,
+    /// Threads of this process's rank, once its job knows.
+    #[arg(skip)]
+    pub(crate) threads: OnceLock<usize>,
+}
+
+/// A device and what it was called.
+#[derive(Debug, Clone)]
+pub struct NamedDevice {
+    /// As it was given.
+    pub name: String,
+    /// The device.
     pub device: Device,
 }
 
 impl RunArgs {
-    /// The ranks that were asked for.
+    /// The ranks of this process: those that were asked for, or one, where ranks are processes.
     pub fn ranks(&self) -> Ranks {
         let ranks = Ranks::of(self.ranks);
         let threads_per_rank = self.threads_per_rank.unwrap_or(ranks.threads_per_rank);
         let deadline = Duration::from_secs(self.deadline as u64);
         Ranks { threads_per_rank, deadline, ..ranks }
+    }
+
+    /// Ranks that train together.
+    pub fn n_ranks(&self) -> usize {
+        launch().map_or(self.ranks, |launch| launch.world_size)
+    }
+
+    /// The threads that each rank was asked to have, if it was.
+    pub(crate) fn threads_per_rank(&self) -> Option<usize> {
+        self.threads_per_rank
+    }
+
+    /// Whether both threads and processes were asked for.
+    pub(crate) fn has_ranks_in_ranks(&self) -> bool {
+        launch().is_some() && self.ranks != 1
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> Device {
+        let NamedDevice { name, device } = &self.device;
+        let own = launch().map(|launch| format!("{name}:{}", launch.local_rank));
+        // There is none of that number where each process sees but its own.
+        own.and_then(|own| kiln_kernels::open_device(&own).ok()).unwrap_or_else(|| device.clone())
     }
 
     /// How items become a rank's batches.
@@ -82,7 +120,7 @@ impl RunArgs {
     /// The same for the batches of all ranks together.
     pub fn items_of_all_ranks(&self) -> ItemSamplerConfig {
         let one = self.items(Topology { rank: 0, world_size: 1, local_rank: 0 });
-        ItemSamplerConfig { batch_size: self.batch_size * self.ranks, ..one }
+        ItemSamplerConfig { batch_size: self.batch_size * self.n_ranks(), ..one }
     }
 
     /// Says so where the ranks' batches are larger than what there is to train on and would be left out.
@@ -90,7 +128,7 @@ impl RunArgs {
     /// # Errors
     /// A message that says what to change.
     pub fn check_steps(&self, n_items: usize, n_steps: usize) -> anyhow::Result<()> {
-        let per_step = self.batch_size.saturating_mul(self.ranks);
+        let per_step = self.batch_size.saturating_mul(self.n_ranks());
         ensure!(
             n_steps > 0 || n_items == 0,
             "{n_items} items to train on give no step of {per_step}: lower --batch-size, or leave out --drop-last or --uneven drop"
@@ -102,16 +140,17 @@ impl RunArgs {
     /// where seeds are dropped or padded by it.
     pub fn settings(&self) -> Vec<(String, String)> {
         let mut settings =
-            vec![("--batch-size x --ranks".into(), (self.batch_size * self.ranks).to_string())];
+            vec![("--batch-size x --ranks".into(), (self.batch_size * self.n_ranks()).to_string())];
         if self.uneven != UnevenSeeds::Join {
-            settings.push(("--ranks".into(), self.ranks.to_string()));
+            settings.push(("--ranks".into(), self.n_ranks().to_string()));
         }
         settings
     }
 
     /// How far the loader works ahead.
     pub fn loader(&self) -> LoaderConfig {
-        let has_core_to_spare = self.ranks == 1 || 1 < self.ranks().threads_per_rank;
+        let has_core_to_spare =
+            self.n_ranks() == 1 || 1 < *self.threads.get().unwrap_or(&self.ranks().threads_per_rank);
         let workers = self.workers.unwrap_or(usize::from(has_core_to_spare));
         LoaderConfig { workers, ..Default::default() }
     }

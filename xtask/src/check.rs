@@ -70,7 +70,7 @@ fn clippy() -> Result<()> {
 
 fn clippy_of_devices() -> Result<()> {
     llvm::run()?;
-    lint(&["--features", test::FEATURES])
+    lint(&["--features", test::features()])
 }
 
 fn lint(features: &[&str]) -> Result<()> {

@@ -54,8 +54,16 @@ const DEVICE_TESTS: &[&str] = &[
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.
 const PROGRAM_TESTS: &str = "programs_on_devices";
 
-/// What is built for all tests of a machine without a GPU: one set of features, so that the world is built once.
-pub(crate) const FEATURES: &str = "cube-cpu";
+/// What is built for all tests of a machine without a GPU: one set of features, so that the world is built once. MPI's
+/// bindings are made from the machine's own library, by libclang.
+pub(crate) fn features() -> &'static str {
+    let has = |program: &&str| {
+        let mut command = Command::new(program);
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if ["mpicc", "mpirun", "clang"].iter().all(has) { "cube-cpu,tls,nccl,mpi" } else { "cube-cpu,tls,nccl" }
+}
 
 const MARKER: &str = "kiln-skip: ";
 
@@ -105,8 +113,11 @@ fn standing_skips() -> Vec<Skip> {
 /// Runs the tests with their output shown as it comes, then the counts and what was skipped.
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
-    let features = args.device.as_deref().map_or(FEATURES, feature);
-    llvm::run_for(features)?;
+    let features = match &args.device {
+        Some(device) => feature(device),
+        None => features(),
+    };
+    llvm::run_for(features.split(',').next().unwrap_or(features))?;
     let (mut tally, commands) = match &args.device {
         Some(device) => {
             let mut tests = device_tests(features, device)?;
@@ -114,11 +125,11 @@ pub(crate) fn run(args: Args) -> Result<()> {
             (Tally::default(), vec![tests])
         }
         None => {
-            let mut all = cargo_test(FEATURES)?;
+            let mut all = cargo_test(features)?;
             // Whoever set it meant the tests of devices.
             all.env_remove("KILN_DEVICE");
             let tally = Tally { skips: standing_skips(), ..Tally::default() };
-            (tally, vec![all, device_tests(FEATURES, "cube-cpu")?])
+            (tally, vec![all, device_tests(features, "cube-cpu")?])
         }
     };
     let mut succeeded = true;

@@ -3,30 +3,37 @@ use std::fmt;
 use crate::error::Meeting;
 use crate::sums::Number;
 
-/// A collective and all that ranks must agree on to meet in it.
+/// A collective and all that ranks must agree on to meet in it. Its text is what messages call it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
+pub enum Call {
+    /// [`all_reduce_sum`](crate::Communicator::all_reduce_sum).
     AllReduceSum {
+        /// Values of each rank.
         n_values: usize,
         /// The values' type.
         element: &'static str,
     },
+    /// [`all_gather`](crate::Communicator::all_gather).
     AllGather,
+    /// [`all_to_all`](crate::Communicator::all_to_all).
     AllToAll,
+    /// [`broadcast`](crate::Communicator::broadcast).
     Broadcast {
         /// A rank of the world.
         root: usize,
     },
+    /// [`barrier`](crate::Communicator::barrier).
     Barrier,
 }
 
 impl Call {
     /// The sum of values like these.
-    pub(crate) fn all_reduce_sum<T: Number>(values: &[T]) -> Self {
+    pub fn all_reduce_sum<T: Number>(values: &[T]) -> Self {
         Self::AllReduceSum { n_values: values.len(), element: T::NAME }
     }
 
-    pub(crate) fn meeting(&self, number: u64, group: &str) -> Meeting {
+    /// The meeting of a group's ranks in it, the `number`-th of the group.
+    pub fn meeting(&self, number: u64, group: &str) -> Meeting {
         Meeting { collective: self.to_string(), number, group: group.to_owned() }
     }
 }

@@ -17,8 +17,8 @@ pub struct Topology {
 /// What is summed over the ranks, in place.
 #[derive(Debug)]
 pub enum Reduce<'a> {
-    /// Floats. Each sum is made in the order of the ranks, so that it has the same bits on every rank and
-    /// in every run.
+    /// Floats. Each sum is made in the order of the ranks, so that it has the same bits on every rank, in
+    /// every run, and whatever carries the values from rank to rank.
     F32(&'a mut [f32]),
     /// Counts. They wrap where they pass 2^64.
     U64(&'a mut [u64]),
@@ -43,6 +43,10 @@ pub trait Communicator: Debug + Send {
     /// Says which training step this rank is in, for messages about it on other ranks; for all its channels
     /// and subgroups at once.
     fn at_step(&mut self, step: u64);
+
+    /// Says what this rank does within the step (`backward`), as [`Communicator::at_step`] does. Ranks that are threads
+    /// of one process end together and do not ask.
+    fn at_phase(&mut self, _: &'static str) {}
 
     /// Replaces each value by its sum over the ranks. All ranks give equally many, of one type.
     ///

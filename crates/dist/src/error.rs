@@ -42,6 +42,14 @@ pub enum Error {
         /// What ended the meetings, the same for all ranks.
         cause: Arc<Cause>,
     },
+    /// What carries bytes between processes has failed.
+    #[error("{meeting}: {reason}")]
+    Engine {
+        /// The collective that this rank asked for.
+        meeting: Box<Meeting>,
+        /// What it says.
+        reason: String,
+    },
     /// This rank is the one that the others waited for until the deadline.
     #[error(
         "this rank, {rank}, came too late {}: the others had waited for it {deadline:?} in {meeting} and gave up; \

@@ -28,11 +28,13 @@ mod sums;
 mod thread_group;
 mod world;
 
+pub use call::Call;
 pub use communicator::{Communicator, Reduce, Topology};
 pub use error::{Cause, Error, Meeting, Whereabouts};
 pub use failure::{BoxError, Failure, RankError};
 pub use ranks::Ranks;
 pub use solo::Solo;
+pub use sums::{Number, share};
 pub use thread_group::ThreadGroup;
 
 /// The result of this crate's fallible functions.

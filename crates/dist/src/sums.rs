@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::Result;
 
 /// What can be summed over ranks.
-pub(crate) trait Number: Copy + Debug + Send + Sync + 'static {
+pub trait Number: Copy + Debug + Send + Sync + 'static {
     /// For messages.
     const NAME: &'static str;
 
+    /// The sum of both; of counts, without what passes 2^64.
     fn plus(self, other: Self) -> Self;
 }
 
@@ -86,7 +87,7 @@ impl<T: Number> Sums<T> {
 
 /// The part of `n_values` that one of the ranks sums. Parts are in the order of the ranks, differ in length
 /// by 1 at most, and may be empty.
-fn share(n_values: usize, member: usize, n_ranks: usize) -> Range<usize> {
+pub fn share(n_values: usize, member: usize, n_ranks: usize) -> Range<usize> {
     let (each, rest) = (n_values / n_ranks, n_values % n_ranks);
     let start = member * each + member.min(rest);
     start..start + each + usize::from(member < rest)

@@ -31,12 +31,21 @@ impl Counts {
 
     /// The counts of all ranks, added in their order. A meeting of the ranks.
     pub(crate) fn sum_over(self, comm: &mut dyn Communicator) -> Result<Self> {
+        Ok(self.sum_over_with(comm, 0)?.0)
+    }
+
+    /// The same, and the sum of one more number.
+    pub(crate) fn sum_over_with(self, comm: &mut dyn Communicator, number: u64) -> Result<(Self, u64)> {
         if comm.topology().world_size == 1 {
-            return Ok(self);
+            return Ok((self, number));
         }
-        let mut all = Self::default();
-        for bytes in comm.all_gather(bytemuck::bytes_of(&self.to_bits()))? {
-            all += Self::from_bits(bytemuck::pod_read_unaligned(&bytes));
+        let [loss_sum, weight, hits, total] = self.to_bits();
+        let words = [loss_sum, weight, hits, total, number];
+        let mut all = (Self::default(), 0);
+        for bytes in comm.all_gather(bytemuck::bytes_of(&words))? {
+            let [loss_sum, weight, hits, total, number]: [u64; 5] = bytemuck::pod_read_unaligned(&bytes);
+            all.0 += Self::from_bits([loss_sum, weight, hits, total]);
+            all.1 += number;
         }
         Ok(all)
     }

@@ -29,6 +29,8 @@ pub struct FitReport {
     pub n_epochs: usize,
     /// Whether the patience ran out before the epochs did.
     pub stopped_early: bool,
+    /// Whether it was asked to stop ([`Trainer::with_stop`]), and the run is where its checkpoint says.
+    pub interrupted: bool,
     /// The most memory seen.
     pub peak_memory: MemoryUse,
 }
@@ -99,7 +101,10 @@ where
     let mut memory = PeakMemory::default();
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
-        let trained = train_epoch(trainer, train, config.checkpoint_every, run, observer)?;
+        let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, observer)? else {
+            let (n_epochs, peak_memory) = (run.n_epochs(), memory.get());
+            return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
+        };
         let val = non_empty("validation", validate(trainer)?)?;
         let is_best = run.record(trainer, &trained, &val)?;
         memory.merge(trained.peak_memory);
@@ -108,7 +113,7 @@ where
     }
     let n_epochs = run.n_epochs();
     let stopped_early = n_epochs < config.n_epochs;
-    Ok(FitReport { n_epochs, stopped_early, peak_memory: memory.get() })
+    Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory: memory.get() })
 }
 
 fn check(config: &FitConfig) -> Result<()> {
@@ -123,14 +128,14 @@ fn check(config: &FitConfig) -> Result<()> {
     Ok(())
 }
 
-/// Trains what is left of the run's next epoch.
+/// Trains what is left of the run's next epoch; `None` where it was asked to stop before its end.
 fn train_epoch<T, F>(
     trainer: &mut Trainer<T>,
     train: &Loader<F>,
     checkpoint_every: Option<usize>,
     run: &mut Run,
     observer: &mut impl Observer,
-) -> Result<EpochReport>
+) -> Result<Option<EpochReport>>
 where
     T: Task,
     F: Fetch<Batch = T::Batch>,
@@ -139,14 +144,18 @@ where
     let pass = Pass::Train { epoch: so_far.epoch as u64 };
     let mut batches = train.epoch_from(pass, so_far.n_steps);
     while trainer.step(&mut batches, &mut so_far, |report| observer.step(report))? {
-        if checkpoint_every.is_some_and(|every| so_far.n_steps.is_multiple_of(every)) {
+        let is_due = checkpoint_every.is_some_and(|every| so_far.n_steps.is_multiple_of(every));
+        if is_due || trainer.is_stopping() {
             trainer.read_back(&mut so_far, |report| observer.step(report))?;
             run.advance(&so_far);
             run.checkpoint(trainer)?;
         }
+        if trainer.is_stopping() {
+            return Ok(None);
+        }
     }
     trainer.compare(so_far.epoch)?;
-    Ok(so_far.report())
+    Ok(Some(so_far.report()))
 }
 
 /// Puts the model of the run's best epoch into the trainer and has `test` judge it; brings what the ranks say

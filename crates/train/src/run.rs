@@ -119,6 +119,11 @@ impl Run {
         self.folder.as_ref()
     }
 
+    /// Steps that are done of the next epoch.
+    pub fn n_steps(&self) -> usize {
+        self.position.step
+    }
+
     /// Epochs that are done.
     pub fn n_epochs(&self) -> usize {
         self.position.epoch
@@ -149,6 +154,7 @@ impl Run {
     /// [`Error::Weights`] or [`Error::Io`]; the last checkpoint is then still there.
     pub fn checkpoint<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
+        trainer.comm().at_phase("checkpoint");
         let around = Surroundings {
             position: &self.position,
             identity: &self.identity,

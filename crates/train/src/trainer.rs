@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
@@ -31,6 +33,9 @@ pub struct Trainer<T: Task> {
     sync: Box<dyn GradientSync<T::Model>>,
     device: Device,
     read_every: usize,
+    stop: Arc<AtomicBool>,
+    /// Whether some rank was asked to stop in the last step.
+    is_stopping: bool,
 }
 
 /// Steps of a device after which their losses are read.
@@ -86,7 +91,8 @@ impl<T: Task> Trainer<T> {
         }
         let sync = Box::new(BucketSync::default());
         let read_every = if is_processor(&device) { 1 } else { READ_EVERY };
-        Ok(Self { task, model, optimizer, comm, sync, device: device.inner(), read_every })
+        let (device, stop) = (device.inner(), Arc::default());
+        Ok(Self { task, model, optimizer, comm, sync, device, read_every, stop, is_stopping: false })
     }
 
     /// The same, which reads losses and outputs of so many steps at a time, at least 1: the host waits for the device
@@ -95,6 +101,13 @@ impl<T: Task> Trainer<T> {
     #[must_use]
     pub fn with_read_every(self, n_steps: usize) -> Self {
         Self { read_every: n_steps.max(1), ..self }
+    }
+
+    /// The same, whose ranks all know after a step whether the flag of any of them is up
+    /// ([`Trainer::is_stopping`]): [`fit`](crate::fit) then writes a checkpoint and ends.
+    #[must_use]
+    pub fn with_stop(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
     }
 
     /// The same, with gradients averaged in another way than through host memory.
@@ -120,6 +133,11 @@ impl<T: Task> Trainer<T> {
     /// Whether this is the first rank, which prints and writes files for all.
     pub fn is_first(&self) -> bool {
         self.comm.topology().rank == 0
+    }
+
+    /// Whether the flag of [`Trainer::with_stop`] was up on some rank in the last step; the same on all.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping
     }
 
     /// Trains on the batches and calls `observe` with each step, in their order, once its loss has been read. A meeting,
@@ -154,6 +172,7 @@ impl<T: Task> Trainer<T> {
     ) -> Result<bool> {
         let asked = Instant::now();
         self.comm.at_step(so_far.n_steps as u64);
+        self.comm.at_phase("wait");
         let Some(batch) = batches.next() else {
             self.read_back(so_far, observe)?;
             return Ok(false);
@@ -169,16 +188,23 @@ impl<T: Task> Trainer<T> {
         };
         let Learned { outcome, weight, gradients } = self.learn(batch, so_far)?;
         let learned = Instant::now();
+        self.comm.at_phase("sync");
         let (outcome, all) = match outcome {
             Outcome::Read(own) => {
-                let counts = own.sum_over(&mut *self.comm)?;
+                let is_asked = u64::from(self.stop.load(Ordering::Relaxed));
+                let (counts, n_asked) = own.sum_over_with(&mut *self.comm, is_asked)?;
+                self.is_stopping = 0 < n_asked;
                 (Outcome::Read(counts), counts.weight)
             }
-            unread => (unread, weight),
+            unread => {
+                self.is_stopping = self.stop.load(Ordering::Relaxed);
+                (unread, weight)
+            }
         };
         let gradients = self.average(gradients, Weight { own: weight, all })?;
         let synced = Instant::now();
         so_far.timings.sync += synced - learned;
+        self.comm.at_phase("update");
         let learning_rate = self.optimizer.config.learning_rate_in(so_far.epoch);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         so_far.timings.update += synced.elapsed();
@@ -217,9 +243,10 @@ impl<T: Task> Trainer<T> {
     }
 
     /// Forward and backward: what became of this rank's batch, and the gradients of its mean loss.
-    fn learn(&self, batch: T::Batch, so_far: &mut EpochSoFar) -> Result<Learned> {
+    fn learn(&mut self, batch: T::Batch, so_far: &mut EpochSoFar) -> Result<Learned> {
         let Timings { upload, forward: forwards, backward, loader, .. } = &mut so_far.timings;
         let started = Instant::now();
+        self.comm.at_phase("upload");
         let batch = self.task.upload(batch, &self.device.clone().autodiff());
         *loader += batch.times;
         let uploaded = Instant::now();
@@ -228,6 +255,7 @@ impl<T: Task> Trainer<T> {
             let (outcome, gradients) = (Outcome::Read(Counts::default()), GradientsParams::new());
             return Ok(Learned { outcome, weight: 0.0, gradients });
         }
+        self.comm.at_phase("forward");
         let ctx = Ctx { key: batch.key, mode: Mode::Train };
         let forward = self.task.forward(&self.model, &batch.input, &ctx);
         let read = self.counts_of(&batch.input, &forward);
@@ -239,6 +267,7 @@ impl<T: Task> Trainer<T> {
             Outcome::Unread(Box::new(read))
         };
         let forwarded = Instant::now();
+        self.comm.at_phase("backward");
         *forwards += forwarded - uploaded;
         so_far.memory.look();
         // Items that all weigh nothing have no mean loss.
@@ -274,6 +303,7 @@ impl<T: Task> Trainer<T> {
         if self.comm.topology().world_size == 1 {
             return Ok(());
         }
+        self.comm.at_phase("comparing models");
         let own = hash(&weights_to_bytes(&self.model)?).into_bytes();
         // Not the collective that a step begins with: a rank that has more steps than the others is told so.
         let mut first = own.clone();
@@ -296,6 +326,20 @@ impl<T: Task> Trainer<T> {
         batches: impl IntoIterator<Item = kiln_loader::Result<T::Batch>>,
         mut visit: impl FnMut(&T::Input, &Forward),
     ) -> Result<Counts> {
+        let counts = self.evaluate_own(batches, &mut visit)?;
+        counts.sum_over(&mut *self.comm)
+    }
+
+    /// The same for this rank alone: its counts are its own, and it meets nobody.
+    ///
+    /// # Errors
+    /// The loader's error, a loss that is not finite.
+    pub fn evaluate_own(
+        &mut self,
+        batches: impl IntoIterator<Item = kiln_loader::Result<T::Batch>>,
+        mut visit: impl FnMut(&T::Input, &Forward),
+    ) -> Result<Counts> {
+        self.comm.at_phase("evaluation");
         let model = self.model.valid();
         let mut counts = Counts::default();
         for (step, batch) in batches.into_iter().enumerate() {
@@ -310,7 +354,7 @@ impl<T: Task> Trainer<T> {
             counts += of_step;
             visit(&batch.input, &forward);
         }
-        counts.sum_over(&mut *self.comm)
+        Ok(counts)
     }
 
     /// Has the first rank alone work, while the others wait for as long as it lives; they get the default. A
@@ -318,7 +362,8 @@ impl<T: Task> Trainer<T> {
     ///
     /// # Errors
     /// What `work` says, and [`Error::Ranks`].
-    pub fn on_first<V: Default>(&mut self, work: impl FnOnce(&Self) -> Result<V>) -> Result<V> {
+    pub fn on_first<V: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<V>) -> Result<V> {
+        self.comm.at_phase("evaluation on the first rank");
         let value = if self.is_first() { work(self)? } else { V::default() };
         self.comm.barrier(PATIENCE)?;
         Ok(value)

@@ -133,7 +133,7 @@ fn the_result_is_written_whole() {
     let files = run.folder().unwrap();
     files.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
-    let fit = FitReport { n_epochs: 4, stopped_early: true, peak_memory: memory };
+    let fit = FitReport { n_epochs: 4, stopped_early: true, interrupted: false, peak_memory: memory };
     let accuracy = counts(9).accuracy();
     let test = Metrics { accuracy, f1_micro: Some(accuracy), f1_macro: Some(0.75), roc_auc: None };
     let summary = Summary::new(&test, run.best().unwrap(), &fit, Duration::from_secs(3));

@@ -14,7 +14,7 @@ use kiln_dist::{Communicator, Solo};
 use kiln_examples::args::{self, FitArgs};
 use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
 use kiln_examples::run::RunArgs;
-use kiln_examples::{Mean, best_epoch, flags, say};
+use kiln_examples::{Mean, best_epoch, flags, launch, say};
 use kiln_graph::NodeId;
 use kiln_loader::Pass;
 use kiln_sample::RngKey;
@@ -53,6 +53,7 @@ struct Judged {
 
 fn main() -> anyhow::Result<()> {
     let (args, _) = args::parse::<Args>("cross_validation");
+    ensure!(launch().is_none(), "folds are for threads: start one process, with --ranks");
     let graphs = args.data.open()?;
     let folds = Split::folds(graphs.set.labels(), args.folds, args.run.seed)?;
     let of_ranks = args.run.ranks().run(|comm| Ok(rank(&args, &graphs, &folds, &*comm)?))?;
@@ -96,7 +97,7 @@ fn train(
     left_out: &[usize],
 ) -> anyhow::Result<Vec<Vec<f64>>> {
     let comm = Box::new(Solo);
-    let (items, ahead, device) = (args.run.items(comm.topology()), args.run.loader(), &args.run.device);
+    let (items, ahead, device) = (args.run.items(comm.topology()), args.run.loader(), &args.run.device());
     let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
     let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
     let train = graphs.training_loader(&rest, items, ahead, device)?;

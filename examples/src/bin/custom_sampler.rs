@@ -5,6 +5,7 @@
 //! cargo run --release --bin custom_sampler -- --ranks 2 --rule low-degree
 //! ```
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
@@ -85,7 +86,7 @@ struct Args {
     run: run::RunArgs,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let (args, settings) = args::parse::<Args>("custom_sampler");
     let data = args.data.open(args.run.seed)?;
     let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);

@@ -6,12 +6,14 @@
 //! cargo run --release --bin graph_classification -- --ranks 2 --data IMDBBINARY.txt
 //! ```
 
+use std::process::ExitCode;
+
 use clap::Parser;
 use kiln_data::Split;
 use kiln_dist::Communicator;
 use kiln_examples::args::{self, FitArgs};
 use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
-use kiln_examples::{Program, keep::KeepArgs, run::RunArgs};
+use kiln_examples::{Crew, Ending, Program, keep::KeepArgs, run::RunArgs};
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 use kiln_train::{Evaluation, MemoryUse, TEST, Trainer, VALIDATION};
@@ -34,7 +36,7 @@ struct Args {
     run: RunArgs,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let (args, settings) = args::parse::<Args>("graph_classification");
     let graphs = args.data.open()?;
     let split = Split::random(graphs.set.n_graphs(), [0.8, 0.1], args.run.seed)?;
@@ -42,8 +44,9 @@ fn main() -> anyhow::Result<()> {
     let (settings, data_hash, loss_every) = (&settings, &graphs.set.hash()?, None);
     let (data_name, class_names) = (&graphs.set.name, &graphs.set.class_names);
     let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-    run.ranks().run(|comm| Ok(train(program, &args.model, &graphs, &split, comm)?))?;
-    Ok(())
+    let crew = Crew::meet(settings, run, data_hash)?;
+    let endings = crew.run(|comm| Ok(train(program, &args.model, &graphs, &split, comm)?))?;
+    Ok(Ending::status(&endings))
 }
 
 /// One rank's part.
@@ -53,9 +56,9 @@ fn train(
     graphs: &Graphs,
     split: &Split,
     comm: Box<dyn Communicator>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ending> {
     let run = program.run;
-    let (items, ahead, device) = (run.items(comm.topology()), run.loader(), run.device.clone());
+    let (items, ahead, device) = (run.items(comm.topology()), run.loader(), run.device());
     let loader = |part: &[NodeId]| graphs.loader(part, items, ahead, &device);
     let (val, test) = (loader(&split.val)?, loader(&split.test)?);
     let train = graphs.training_loader(&split.train, items, ahead, &device)?;

@@ -8,6 +8,7 @@
 //! classification by several GPUs has the flags `--ranks 2 --epochs 5 --lr 0.01` (and
 //! `--hidden 256 --dropout 0.5 --fanouts 10,10,10 --batch-size 1024`, which are the defaults).
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
@@ -51,7 +52,7 @@ struct Args {
     placement: PlacementArgs,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let (args, settings) = args::parse::<Args>("node_classification");
     let data = args.data.open(args.run.seed)?;
     let data_hash = args.data.hash(&data)?;

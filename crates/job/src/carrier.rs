@@ -1,0 +1,178 @@
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "mpi")]
+use crate::channel::chain;
+use crate::channel::{Door, Token};
+use crate::control::Control;
+use crate::engine::Engines;
+#[cfg(feature = "mpi")]
+use crate::job::host;
+use crate::job::{EngineKind, JobConfig};
+use crate::store::Store;
+use crate::{JobError, Launch, Master};
+
+/// What carries bytes before there is a connection.
+pub(crate) enum Carrier {
+    #[cfg(feature = "mpi")]
+    Mpi(crate::mpi::MpiWorld),
+    /// The first process.
+    Store,
+    #[cfg(feature = "nccl")]
+    Nccl {
+        /// Of this process.
+        local_rank: usize,
+    },
+}
+
+/// Where the processes meet.
+pub(crate) struct Meet {
+    pub(crate) door: Door,
+    /// On the first rank.
+    pub(crate) listener: Option<TcpListener>,
+}
+
+impl Carrier {
+    /// With the engine's name.
+    pub(crate) fn start(launch: &Launch, engine: EngineKind) -> Result<(Self, &'static str), JobError> {
+        match engine {
+            EngineKind::Store => Ok((Self::Store, "store")),
+            #[cfg(feature = "mpi")]
+            EngineKind::Auto | EngineKind::Mpi => {
+                let world = crate::mpi::MpiWorld::start()?;
+                let (rank, world_size) = (world.rank(), world.world_size());
+                if (rank, world_size) == (launch.rank, launch.world_size) {
+                    return Ok((Self::Mpi(world), "mpi"));
+                }
+                Err(JobError::OtherWorld { launch: launch.to_string(), rank, world_size })
+            }
+            #[cfg(all(feature = "nccl", not(feature = "mpi")))]
+            EngineKind::Auto => Self::start(launch, EngineKind::Nccl),
+            #[cfg(not(any(feature = "nccl", feature = "mpi")))]
+            EngineKind::Auto => Err(JobError::NoEngine { launch: launch.to_string() }),
+            #[cfg(not(feature = "mpi"))]
+            EngineKind::Mpi => Err(JobError::NotBuilt { engine: "mpi" }),
+            #[cfg(feature = "nccl")]
+            EngineKind::Nccl => {
+                crate::nccl::Nccl::check()?;
+                Ok((Self::Nccl { local_rank: launch.local_rank }, "nccl"))
+            }
+            #[cfg(not(feature = "nccl"))]
+            EngineKind::Nccl => Err(JobError::NotBuilt { engine: "nccl" }),
+        }
+    }
+
+    pub(crate) fn meet(&self, launch: &Launch, config: &JobConfig) -> Result<Meet, JobError> {
+        match self {
+            Self::Store => {
+                let Some(master) = &launch.master else {
+                    return Err(JobError::NoMaster { launch: launch.to_string() });
+                };
+                let token = Token::new(config.token.as_ref().ok_or(JobError::NoToken)?)?;
+                let listener = if launch.rank == 0 { Some(listen_soon(master, config)?) } else { None };
+                Ok(Meet {
+                    door: Door { address: master.to_string(), token, tls: config.tls.clone() },
+                    listener,
+                })
+            }
+            #[cfg(feature = "nccl")]
+            Self::Nccl { .. } => Self::Store.meet(launch, config),
+            #[cfg(feature = "mpi")]
+            Self::Mpi(world) => {
+                let is_one_machine = world.all_same(&host())?;
+                let first = (launch.rank == 0).then(|| first_of_mpi(launch, config, is_one_machine));
+                // What went wrong there is said by all, so that none of them waits.
+                let text = match &first {
+                    Some(Ok((address, token, _))) => format!("{address}\n{token}"),
+                    Some(Err(error)) => format!("\n{}", chain(error)),
+                    None => String::new(),
+                };
+                let text = world.text_of_first(text)?;
+                let listener = match first {
+                    Some(first) => Some(first?.2),
+                    None => None,
+                };
+                match text.split_once('\n') {
+                    Some((address, token)) if !address.is_empty() => {
+                        let (address, token) = (address.to_owned(), Token::new(token)?);
+                        Ok(Meet { door: Door { address, token, tls: config.tls.clone() }, listener })
+                    }
+                    _ => Err(JobError::Refused { reason: text.trim_start().to_owned() }),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn engines(self, control: &Arc<Control>) -> Result<Box<dyn Engines>, JobError> {
+        Ok(match self {
+            Self::Store => Box::new(Store { control: Arc::clone(control) }),
+            #[cfg(feature = "nccl")]
+            Self::Nccl { local_rank } => Box::new(crate::nccl::Nccl::start(control, local_rank)?),
+            #[cfg(feature = "mpi")]
+            Self::Mpi(world) => Box::new(world),
+        })
+    }
+}
+
+/// Rank 0's address, the token and what listens there.
+#[cfg(feature = "mpi")]
+fn first_of_mpi(
+    launch: &Launch,
+    config: &JobConfig,
+    is_one_machine: bool,
+) -> Result<(String, String, TcpListener), JobError> {
+    let listener = match &launch.master {
+        Some(master) => listen(master)?,
+        None if is_one_machine => listen(&Master { host: "127.0.0.1".to_owned(), port: 0 })?,
+        None => listen(&Master { host: host(), port: 0 })?,
+    };
+    let address = listener.local_addr().map_err(|error| JobError::Mpi { reason: error.to_string() })?;
+    if !is_one_machine && address.ip().is_loopback() {
+        let reason = format!("other machines cannot reach {}: give --master HOST:PORT", address.ip());
+        return Err(JobError::NoAddress { host: host(), reason });
+    }
+    // Certificates are for names.
+    let address = match &launch.master {
+        Some(master) => master.to_string(),
+        None => address.to_string(),
+    };
+    Ok((address, config.token.clone().map_or_else(new_token, Ok)?, listener))
+}
+
+/// A word that nobody guesses.
+#[cfg(feature = "mpi")]
+fn new_token() -> Result<String, JobError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| JobError::Mpi { reason: error.to_string() })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// How long rank 0 tries to listen.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// Listens as [`listen`] does; again and again where the name is not known yet, or is that of a machine before this one,
+/// as in Kubernetes after a restart.
+fn listen_soon(master: &Master, config: &JobConfig) -> Result<TcpListener, JobError> {
+    let (started, limit) = (Instant::now(), config.join_within.min(PATIENT));
+    loop {
+        match listen(master) {
+            Err(JobError::Listen { source, .. })
+                if !matches!(source.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
+                    && started.elapsed() < limit =>
+            {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Listens at an address of this machine, and at no other.
+fn listen(master: &Master) -> Result<TcpListener, JobError> {
+    let failed = |source| JobError::Listen { address: master.to_string(), source };
+    let listener = TcpListener::bind((master.host.as_str(), master.port)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}

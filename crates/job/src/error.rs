@@ -1,0 +1,122 @@
+use std::io;
+use std::time::Duration;
+
+use crate::{EXIT_FAILED, EXIT_RETRY};
+
+/// Why a process could not become a rank of its job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// Several processes, and nothing that carries bytes between them.
+    #[error(
+        "{launch}: this program was built with neither of the features `mpi` and `nccl`, which carry gradients between \
+         processes: build it with one, start one process, or ask for the engine `store`, which needs nothing and is slow"
+    )]
+    NoEngine {
+        /// How the processes were started.
+        launch: String,
+    },
+    /// An engine that this program was built without.
+    #[error("the engine `{engine}` is not in this program: build it with the feature `{engine}`")]
+    NotBuilt {
+        /// The engine.
+        engine: &'static str,
+    },
+    /// MPI sees other processes than the launcher says.
+    #[error(
+        "{launch}, but MPI says rank {rank} of {world_size}: start it by a launcher that MPI knows (mpirun, or srun \
+         --mpi=pmix), or ask for the engine `store`"
+    )]
+    OtherWorld {
+        /// How the processes were started.
+        launch: String,
+        /// MPI's number of this process.
+        rank: usize,
+        /// MPI's number of processes.
+        world_size: usize,
+    },
+    /// MPI was not there, or not for several threads.
+    #[error("MPI: {reason}")]
+    Mpi {
+        /// What is wrong.
+        reason: String,
+    },
+    /// NCCL was not there, or has no GPU for this process.
+    #[error("NCCL: {reason}")]
+    Nccl {
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nobody knows where the first process is.
+    #[error("{launch}, without a word on where rank 0 is: give --master HOST:PORT to all processes")]
+    NoMaster {
+        /// How the processes were started.
+        launch: String,
+    },
+    /// There is no word that the processes know each other by.
+    #[error(
+        "no token: set KILN_JOB_TOKEN to the same random text for all processes of the job, or KILN_JOB_TOKEN_FILE \
+         to a file with it that only you can read"
+    )]
+    NoToken,
+    /// A token that cannot be sent.
+    #[error("the token must be of visible ASCII characters, at least 8")]
+    BadToken,
+    /// Rank 0's address is not one.
+    #[error("the host of rank 0, {host}, has no address that can be used: {reason}")]
+    NoAddress {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Rank 0 cannot serve there.
+    #[error("rank 0 cannot listen at {address}: give --master HOST:PORT with a free port of this machine")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The thread that watches over the job could not be started.
+    #[error("the thread that meets the other processes could not be started")]
+    Thread(#[source] io::Error),
+    /// Rank 0 was not there in time.
+    #[error("rank 0 does not answer at {address} within {waited:?}: {reason}")]
+    NoFirst {
+        /// Its address.
+        address: String,
+        /// How long this process has tried.
+        waited: Duration,
+        /// What came of the last try.
+        reason: String,
+    },
+    /// A process was lost, or did not come, before the job began.
+    #[error("{reason}")]
+    Lost {
+        /// Which one, and what became of it.
+        reason: String,
+    },
+    /// The processes do not become a job.
+    #[error("{reason}")]
+    Refused {
+        /// Which rank is why, and what to do.
+        reason: String,
+    },
+    /// Certificates that cannot be used.
+    #[error("certificates: {reason}")]
+    Tls {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl JobError {
+    /// What a process should end with for it: [`EXIT_RETRY`] where the same may go well another time.
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Lost { .. } | Self::NoFirst { .. } => EXIT_RETRY,
+            _ => EXIT_FAILED,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use kiln_dist::{BoxError, Communicator, Ranks, Topology};
+
+use crate::alarm::Alarm;
+use crate::carrier::{Carrier, Meet};
+use crate::channel::chain;
+use crate::control::{Control, Start};
+use crate::group::{Context, ProcessGroup};
+use crate::place::Place;
+use crate::proto::{Join, Member, Setting};
+use crate::timing::Timing;
+use crate::{JobError, Launch, Tls};
+
+/// How long processes that are done wait for those that are not: a day. One that is lost is noticed.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// What carries bytes between the processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// MPI where it was built in, NCCL where only that was.
+    #[default]
+    Auto,
+    /// MPI.
+    Mpi,
+    /// NCCL, one GPU a process.
+    Nccl,
+    /// The first process, over the connection by which the processes meet: nothing else is needed, everything goes
+    /// through one machine. For small models, and to try things out.
+    Store,
+}
+
+/// How a process becomes a rank.
+#[derive(Clone)]
+pub struct JobConfig {
+    /// What carries bytes between the processes.
+    pub engine: EngineKind,
+    /// Threads of this rank's pool, at least 1; its share of the cores that it may use, if not given.
+    pub threads: Option<usize>,
+    /// How long a rank waits in a collective, and for a process that says nothing, before it gives up.
+    pub deadline: Duration,
+    /// How long a process waits for all to join.
+    pub join_within: Duration,
+    /// The word that the processes of this job know each other by. With MPI one is made, if none is given.
+    pub token: Option<String>,
+    /// Certificates for what the processes say to the first of them.
+    pub tls: Option<Tls>,
+    /// Of the program; must be the same on all.
+    pub version: String,
+    /// What all processes must have been started with alike, by name: settings, the hash of the data.
+    pub settings: Vec<(String, String)>,
+}
+
+/// One process of a job whose processes are ranks that train together.
+///
+/// From [`Job::join`] on, this process ends with its job, whatever its threads do: with status
+/// [`EXIT_FAILED`](crate::EXIT_FAILED) when a rank has failed or panicked (any panic in any thread counts), with
+/// [`EXIT_RETRY`](crate::EXIT_RETRY) when one is lost. Standard error then says which rank it was, on which machine,
+/// and what it was doing.
+pub struct Job {
+    control: Arc<Control>,
+    context: Arc<Context>,
+    launch: Launch,
+    engine: &'static str,
+    threads: Option<usize>,
+    /// Whether this rank's body has come to its end.
+    has_run: AtomicBool,
+}
+
+impl Job {
+    /// Joins the job: returns when all its processes have.
+    ///
+    /// # Errors
+    /// When there is no engine, when rank 0 cannot be reached, when processes do not join in time, or were started
+    /// differently: then all of them get the error. See [`JobError`].
+    pub fn join(launch: &Launch, config: &JobConfig) -> Result<Self, JobError> {
+        // Until there is a thread that watches, this does: MPI's start waits for all processes.
+        let alarm = Alarm::set(config.join_within, "all processes to start MPI");
+        let (carrier, engine) = Carrier::start(launch, config.engine)?;
+        let Meet { door, listener } = carrier.meet(launch, config)?;
+        drop(alarm);
+        let place = Arc::new(Place::new());
+        let &JobConfig { deadline, join_within, threads, .. } = config;
+        let timing = Timing { join: join_within, deadline };
+        let join = Join {
+            rank: launch.rank as u64,
+            world_size: launch.world_size as u64,
+            host: host(),
+            pid: u64::from(std::process::id()),
+            version: config.version.clone(),
+            settings: config.settings.iter().cloned().map(|(name, value)| Setting { name, value }).collect(),
+        };
+        let start = Start { join, listener, door, timing, place: Arc::clone(&place) };
+        let control = Arc::new(Control::start(start)?);
+        let &Launch { rank, world_size, local_rank, .. } = launch;
+        let topology = Topology { rank, world_size, local_rank };
+        let engines = carrier.engines(&control)?;
+        let context = Arc::new(Context { topology, place, engines, deadline, over: OnceLock::new() });
+        fail_on_panic(&control);
+        let (launch, has_run) = (launch.clone(), AtomicBool::new(false));
+        Ok(Self { control, context, launch, engine, threads, has_run })
+    }
+
+    /// Which rank this process is.
+    pub fn topology(&self) -> Topology {
+        self.context.topology
+    }
+
+    /// The ranks on this machine, in order: those of the job's communicator that
+    /// [`subgroup`](Communicator::subgroup) makes a group of this machine of.
+    pub fn local_ranks(&self) -> Vec<usize> {
+        let members = self.control.members();
+        let own = &members[self.context.topology.rank].host;
+        (0..members.len()).filter(|rank| members[*rank].host == *own).collect()
+    }
+
+    /// Threads of this rank's pool: those that were asked for, or the cores that this process may use, or its share of
+    /// them where the processes of the machine may all use the same.
+    pub fn threads(&self) -> usize {
+        let (own, n_local) = (Ranks::of(1).threads_per_rank, self.local_ranks().len());
+        let is_bound = own * n_local <= n_cores().unwrap_or(0);
+        self.threads.unwrap_or(if is_bound { own } else { (own / n_local).max(1) })
+    }
+
+    /// Keeps a value under a key for all processes, in the first of them; in the place of the one before.
+    ///
+    /// # Errors
+    /// What the connection says.
+    pub fn put(&self, key: &str, value: Vec<u8>) -> Result<(), JobError> {
+        self.control.put(key, value).map_err(|reason| JobError::Refused { reason })
+    }
+
+    /// The value that some process keeps under the key; waits for it, as long as for a collective.
+    ///
+    /// # Errors
+    /// What the connection says, and when nobody has put it there.
+    pub fn get(&self, key: &str) -> Result<Vec<u8>, JobError> {
+        self.control.get(key, self.context.deadline).map_err(|reason| JobError::Refused { reason })
+    }
+
+    /// Runs the body on this rank, in a pool of `threads` threads as [`Ranks::run`] does, and returns its result when
+    /// the bodies of all ranks have returned. Ends the process where one of them has failed.
+    pub fn run<R: Send>(self, body: impl Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync) -> R {
+        let mut world = ProcessGroup::world(Arc::clone(&self.context));
+        let comm = world.channel("job").map(|comm| Mutex::new(Some(comm)));
+        let threads_per_rank = self.threads();
+        let alone = Ranks { n_ranks: 1, threads_per_rank, deadline: self.context.deadline };
+        let outcome = alone.run(|_| {
+            let comm = comm.as_ref().map_err(|error| Box::new(error.clone()))?;
+            let comm = comm.lock().unwrap_or_else(PoisonError::into_inner).take();
+            body(comm.ok_or("the job's communicator was taken before")?)
+        });
+        let result = match outcome.map(|mut results| results.pop()) {
+            Ok(Some(result)) => result,
+            Ok(None) => self.fail("it gave no result"),
+            Err(error) => self.fail(&chain(&error)),
+        };
+        drop(comm);
+        self.has_run.store(true, Ordering::Relaxed);
+        self.context.place.at_phase("end");
+        if let Err(error) = world.barrier(PATIENCE) {
+            self.fail(&chain(&error));
+        }
+        drop(world);
+        self.control.leave();
+        // Nobody watches any more, and MPI's end waits for all processes.
+        let alarm = Alarm::set(self.context.deadline, "all processes to end MPI");
+        self.context.engines.finish();
+        drop(alarm);
+        result
+    }
+
+    fn fail(&self, why: &str) -> ! {
+        let line = format!("Error: {} failed {}: {why}", self.control.name(), self.control.whereabouts());
+        self.control.fail("failed", &line)
+    }
+}
+
+/// A job that is dropped before it has run has failed, for all.
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.has_run.load(Ordering::Relaxed) {
+            self.control.report("has left before it ran its part,");
+        }
+    }
+}
+
+/// Without the token.
+impl fmt::Debug for JobConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { engine, threads, deadline, join_within, tls, version, settings, .. } = self;
+        f.debug_struct("JobConfig")
+            .field("engine", engine)
+            .field("threads", threads)
+            .field("deadline", deadline)
+            .field("join_within", join_within)
+            .field("tls", tls)
+            .field("version", version)
+            .field("settings", settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A line on the job: its processes, their machines, who launched them, what carries bytes.
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { launch, engine, .. } = self;
+        let mut machines: Vec<(&str, usize)> = Vec::new();
+        for Member { host, .. } in self.control.members() {
+            match machines.iter_mut().find(|(other, _)| other == host) {
+                Some((_, n_ranks)) => *n_ranks += 1,
+                None => machines.push((host, 1)),
+            }
+        }
+        let machines: Vec<String> =
+            machines.iter().map(|(host, n_ranks)| format!("{n_ranks} on {host}")).collect();
+        let (n_ranks, source) = (launch.world_size, launch.source);
+        write!(f, "{n_ranks} ranks by {source}, {}; engine {engine}", machines.join(", "))
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { launch, engine, threads, .. } = self;
+        f.debug_struct("Job")
+            .field("launch", launch)
+            .field("engine", engine)
+            .field("threads", threads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All cores of this machine.
+fn n_cores() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    Some(text.lines().filter(|line| line.starts_with("processor")).count())
+}
+
+/// What this machine is called.
+pub(crate) fn host() -> String {
+    gethostname::gethostname().to_string_lossy().into_owned()
+}
+
+/// Ends the job when any thread of this process panics, as a rank that has lost a thread may never come to the
+/// collective that the others wait in. What the panic says has been printed by then, as always.
+fn fail_on_panic(control: &Arc<Control>) {
+    let (control, previous) = (Arc::downgrade(control), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |info| {
+        previous(info);
+        if let Some(control) = control.upgrade() {
+            let line = format!("{} has panicked {}", control.name(), control.whereabouts());
+            control.fail("has panicked", &line);
+        }
+    }));
+}

@@ -1,0 +1,69 @@
+use std::path::PathBuf;
+
+use tonic::transport::Endpoint;
+
+use crate::JobError;
+
+/// Certificates by which the processes of a job know each other, as PEM files: each shows its own, and takes those
+/// that the authority has signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The authority's certificate.
+    pub authority: PathBuf,
+    /// This process's certificate, for the name of rank 0's host.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    pub(crate) fn server(
+        &self,
+        builder: tonic::transport::Server,
+    ) -> Result<tonic::transport::Server, JobError> {
+        use tonic::transport::ServerTlsConfig;
+        let (authority, identity) = self.read()?;
+        let config = ServerTlsConfig::new().identity(identity).client_ca_root(authority);
+        builder.tls_config(config).map_err(refused)
+    }
+
+    pub(crate) fn client(&self, endpoint: Endpoint) -> Result<Endpoint, JobError> {
+        use tonic::transport::ClientTlsConfig;
+        let (authority, identity) = self.read()?;
+        let config = ClientTlsConfig::new().identity(identity).ca_certificate(authority);
+        endpoint.tls_config(config).map_err(refused)
+    }
+
+    fn read(&self) -> Result<(tonic::transport::Certificate, tonic::transport::Identity), JobError> {
+        let read = |path: &PathBuf| {
+            let failed = |error| JobError::Tls { reason: format!("{}: {error}", path.display()) };
+            std::fs::read(path).map_err(failed)
+        };
+        let Self { authority, certificate, key } = self;
+        let identity = tonic::transport::Identity::from_pem(read(certificate)?, read(key)?);
+        Ok((tonic::transport::Certificate::from_pem(read(authority)?), identity))
+    }
+}
+
+#[cfg(feature = "tls")]
+fn refused(error: tonic::transport::Error) -> JobError {
+    JobError::Tls { reason: crate::channel::chain(&error) }
+}
+
+/// Without the feature, nobody is let in by a certificate that is not looked at.
+#[cfg(not(feature = "tls"))]
+impl Tls {
+    pub(crate) fn server(&self, _: tonic::transport::Server) -> Result<tonic::transport::Server, JobError> {
+        Err(not_built())
+    }
+
+    pub(crate) fn client(&self, _: Endpoint) -> Result<Endpoint, JobError> {
+        Err(not_built())
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn not_built() -> JobError {
+    JobError::Tls { reason: "this program was built without the feature `tls`".to_owned() }
+}

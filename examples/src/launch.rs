@@ -1,0 +1,209 @@
+//! Programs whose ranks are processes, that a launcher started: how they meet and how they end.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use kiln_dist::{BoxError, Communicator, Ranks};
+use kiln_job::{EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Tls};
+
+use crate::args::Settings;
+use crate::run::RunArgs;
+use crate::{flags, say};
+
+/// How this process was started; read once, with the command line.
+static LAUNCH: OnceLock<Option<Launch>> = OnceLock::new();
+
+/// What carries gradients between processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// MPI where it was built in, NCCL where only that was.
+    Auto,
+    /// MPI (feature `mpi`).
+    Mpi,
+    /// NCCL, one GPU a process (feature `nccl`).
+    Nccl,
+    /// The first process; needs nothing, and is for small models.
+    Store,
+}
+
+/// How this process finds the others, where ranks are processes.
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Ranks that are processes (read from the environment of torchrun, mpirun or srun)"
+)]
+pub struct LaunchArgs {
+    /// This process among all.
+    #[arg(long)]
+    rank: Option<usize>,
+    /// Processes that train together.
+    #[arg(long)]
+    world_size: Option<usize>,
+    /// This process among those of its machine: which of its devices it takes.
+    #[arg(long)]
+    local_rank: Option<usize>,
+    /// Where rank 0 serves the others.
+    #[arg(long, value_name = "HOST:PORT")]
+    master: Option<Master>,
+    /// What carries gradients.
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Engine,
+    /// Seconds that a process waits for all others to start.
+    #[arg(long, value_parser = flags::size, default_value = "300")]
+    join_within: usize,
+    /// Certificate of the authority that has signed those of all processes, as PEM (feature `tls`).
+    #[arg(long, requires = "tls_cert", requires = "tls_key")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate that this process shows.
+    #[arg(long, requires = "tls_ca")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key.
+    #[arg(long, requires = "tls_ca")]
+    tls_key: Option<PathBuf>,
+}
+
+impl LaunchArgs {
+    /// Finds out how this process was started; to be called once, before anything is printed.
+    ///
+    /// # Errors
+    /// When the environment is incomplete or contradicts itself.
+    pub(crate) fn read(&self) -> anyhow::Result<()> {
+        let &Self { rank, world_size, local_rank, ref master, .. } = self;
+        let flags = LaunchFlags { rank, world_size, local_rank, master: master.clone() };
+        let launch = Launch::detect(&flags, |name| std::env::var(name).ok())?;
+        // A world of one process needs no other.
+        LAUNCH.get_or_init(|| launch.filter(|launch| 1 < launch.world_size));
+        Ok(())
+    }
+
+    fn tls(&self) -> Option<Tls> {
+        let Self { tls_ca, tls_cert, tls_key, .. } = self;
+        Some(Tls { authority: tls_ca.clone()?, certificate: tls_cert.clone()?, key: tls_key.clone()? })
+    }
+}
+
+/// How this process was started, where it is one of several.
+pub fn launch() -> Option<&'static Launch> {
+    LAUNCH.get().and_then(Option::as_ref)
+}
+
+/// The ranks of a program: threads of this process, or this process is one of them.
+#[derive(Debug)]
+pub enum Crew {
+    /// Threads.
+    Threads(Ranks),
+    /// A process.
+    Process(Job),
+}
+
+impl Crew {
+    /// Meets the other processes, if there are any: all must have been started alike, on the same data.
+    ///
+    /// # Errors
+    /// What the job says, and when ranks are to be threads and processes at once.
+    pub fn meet(settings: &Settings, run: &RunArgs, data_hash: &str) -> anyhow::Result<Self> {
+        let Some(launch) = launch() else { return Ok(Self::Threads(run.ranks())) };
+        ensure!(!run.has_ranks_in_ranks(), "{launch}: leave out --ranks, each process is a rank");
+        let args = &run.launch;
+        let Ranks { deadline, .. } = run.ranks();
+        let mut settings = crate::keep::identity(settings, run, data_hash).settings;
+        settings.insert("the hash of the data".to_owned(), data_hash.to_owned());
+        let config = JobConfig {
+            engine: match args.engine {
+                Engine::Auto => EngineKind::Auto,
+                Engine::Mpi => EngineKind::Mpi,
+                Engine::Nccl => EngineKind::Nccl,
+                Engine::Store => EngineKind::Store,
+            },
+            threads: run.threads_per_rank(),
+            deadline,
+            join_within: Duration::from_secs(args.join_within as u64),
+            token: token()?,
+            tls: args.tls(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: settings.into_iter().collect(),
+        };
+        let job = match Job::join(launch, &config) {
+            Ok(job) => job,
+            // Which status it is says whether to start the same again.
+            Err(error) => {
+                let status = error.status();
+                eprintln!("Error: {:#}", anyhow::Error::from(error));
+                std::process::exit(i32::from(status))
+            }
+        };
+        say(&job);
+        run.threads.set(job.threads()).ok();
+        Ok(Self::Process(job))
+    }
+
+    /// Runs the body on each rank of this process, and returns their results. A process whose job fails ends here.
+    ///
+    /// # Errors
+    /// The error of the first thread to fail.
+    pub fn run<R: Send>(
+        self,
+        body: impl Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync,
+    ) -> anyhow::Result<Vec<R>> {
+        match self {
+            Self::Threads(ranks) => Ok(ranks.run(body)?),
+            Self::Process(job) => Ok(vec![job.run(body)]),
+        }
+    }
+}
+
+/// The job's secret word.
+fn token() -> anyhow::Result<Option<String>> {
+    let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    if let Some(token) = set("KILN_JOB_TOKEN") {
+        return Ok(Some(token));
+    }
+    let Some(path) = set("KILN_JOB_TOKEN_FILE") else { return Ok(None) };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&path)
+            .with_context(|| format!("KILN_JOB_TOKEN_FILE={path}"))?
+            .permissions()
+            .mode();
+        ensure!(mode & 0o077 == 0, "KILN_JOB_TOKEN_FILE={path}: others can read it, chmod 600 it");
+    }
+    let text = std::fs::read_to_string(&path).with_context(|| format!("KILN_JOB_TOKEN_FILE={path}"))?;
+    Ok(Some(text.trim().to_owned()))
+}
+
+/// How a program came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It has done what was asked for.
+    Done,
+    /// A signal stopped it; its checkpoint is written.
+    Interrupted,
+}
+
+impl Ending {
+    /// The exit status of a process with these ranks: 75 says to start the same again.
+    pub fn status(endings: &[Self]) -> ExitCode {
+        match endings.contains(&Self::Interrupted) {
+            true => ExitCode::from(EXIT_RETRY),
+            false => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// The flag that SIGTERM and SIGUSR1 raise, from the first call on, instead of ending the process.
+///
+/// # Errors
+/// What the system says.
+pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    let flag = FLAG.get_or_init(Arc::default);
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGUSR1] {
+        signal_hook::flag::register(signal, Arc::clone(flag)).context("catching signals")?;
+    }
+    Ok(Arc::clone(flag))
+}

@@ -1,0 +1,9 @@
+//! The program `multi_node` as its users run it, its ranks being processes: by `mpirun`, by a real Slurm of two nodes
+//! on this machine, and by variables that any launcher sets. What they learn does not depend on who started them, nor
+//! on what became of them in between.
+
+mod cluster;
+mod mpirun;
+mod run;
+mod slurm;
+mod store;
