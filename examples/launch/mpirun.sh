@@ -2,7 +2,7 @@
 # A program on several processes by Open MPI, which is started again, where it stopped, after a rank was lost or a
 # signal has stopped it:
 #
-#   examples/launch/mpirun.sh 4 target/release/multi_node --run runs/mine
+#   examples/launch/mpirun.sh 4 target/release/multi_node --continue runs/mine
 #   MPIRUN_FLAGS="--hostfile machines --map-by ppr:2:node" examples/launch/mpirun.sh 8 target/release/multi_node ...
 set -u
 n_ranks=$1

@@ -3,7 +3,7 @@
 # badly. The same command on each machine; NODES, HOST and PORT are those of torchrun:
 #
 #   KILN_JOB_TOKEN=... NODES=2 HOST=node1 PORT=29500 examples/launch/torchrun.sh 4 \
-#       target/release/multi_node --engine store --run runs/mine
+#       target/release/multi_node --engine store --continue runs/mine
 #
 # torchrun starts no MPI: the programs take `--engine store`, or one GPU each.
 set -eu

@@ -26,8 +26,8 @@ pub struct KeepArgs {
     #[arg(long, conflicts_with = "out")]
     resume: Option<PathBuf>,
     /// Folder of the run, which is started there, or gone on with where it holds a checkpoint: for jobs that are started again by the same command.
-    #[arg(long, conflicts_with_all = ["out", "resume"])]
-    run: Option<PathBuf>,
+    #[arg(long = "continue", conflicts_with_all = ["out", "resume"])]
+    start_or_resume: Option<PathBuf>,
 }
 
 impl KeepArgs {
@@ -75,7 +75,7 @@ impl KeepArgs {
         if let Some(path) = &self.resume {
             return RunFolder::open(path);
         }
-        if let Some(path) = &self.run {
+        if let Some(path) = &self.start_or_resume {
             return match RunFolder::open(path) {
                 Err(Error::NoCheckpoint { .. }) => RunFolder::create(path),
                 opened => opened,
@@ -131,5 +131,5 @@ const NOT_OF_THE_RESULT: &[&str] = &[
     "hot-by",
     "out",
     "resume",
-    "run",
+    "continue",
 ];

@@ -41,9 +41,9 @@ pub struct RunArgs {
     /// Threads that compute in each rank; its share of the cores if not given.
     #[arg(long, value_parser = flags::threads)]
     threads_per_rank: Option<usize>,
-    /// Seconds that ranks wait for one that does not come, before all of them give up.
-    #[arg(long, value_parser = flags::size, default_value = "600")]
-    deadline: usize,
+    /// Seconds that ranks wait for one that does not come, before all of them give up; if not given, 600, and 120 where ranks are processes.
+    #[arg(long, value_parser = flags::size)]
+    deadline: Option<usize>,
     /// Seeds in a batch of one rank.
     #[arg(long, value_parser = flags::size, default_value = "1024")]
     batch_size: usize,
@@ -83,7 +83,8 @@ impl RunArgs {
     pub fn ranks(&self) -> Ranks {
         let ranks = Ranks::of(self.ranks);
         let threads_per_rank = self.threads_per_rank.unwrap_or(ranks.threads_per_rank);
-        let deadline = Duration::from_secs(self.deadline as u64);
+        let default = if launch().is_some() { 120 } else { 600 };
+        let deadline = Duration::from_secs(self.deadline.unwrap_or(default) as u64);
         Ranks { threads_per_rank, deadline, ..ranks }
     }
 
@@ -102,7 +103,7 @@ impl RunArgs {
         launch().is_some() && self.ranks != 1
     }
 
-    /// The device that computes.
+    /// The device that computes: of several processes of a machine that has several, this one's.
     pub fn device(&self) -> Device {
         let NamedDevice { name, device } = &self.device;
         let own = launch().map(|launch| format!("{name}:{}", launch.local_rank));

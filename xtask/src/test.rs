@@ -62,7 +62,11 @@ pub(crate) fn features() -> &'static str {
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    if ["mpicc", "mpirun", "clang"].iter().all(has) { "cube-cpu,tls,nccl,mpi" } else { "cube-cpu,tls,nccl" }
+    if ["mpicc", "mpirun", "clang"].iter().all(has) {
+        "cube-cpu,tls,kiln-job/nccl,mpi"
+    } else {
+        "cube-cpu,tls,kiln-job/nccl"
+    }
 }
 
 const MARKER: &str = "kiln-skip: ";

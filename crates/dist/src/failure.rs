@@ -112,3 +112,14 @@ impl StdError for Failure {
         }
     }
 }
+
+/// An error and what is behind it, in a line.
+pub fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut rest = error.source();
+    while let Some(source) = rest {
+        text += &format!(": {source}");
+        rest = source.source();
+    }
+    text
+}

@@ -31,7 +31,7 @@ mod world;
 pub use call::Call;
 pub use communicator::{Communicator, Reduce, Topology};
 pub use error::{Cause, Error, Meeting, Whereabouts};
-pub use failure::{BoxError, Failure, RankError};
+pub use failure::{BoxError, Failure, RankError, chain};
 pub use ranks::Ranks;
 pub use solo::Solo;
 pub use sums::{Number, share};

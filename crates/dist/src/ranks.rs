@@ -1,6 +1,5 @@
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::failure::{BoxError, Failure, RankError};
+use crate::failure::{BoxError, Failure, RankError, chain};
 use crate::state::Ending;
 use crate::world::World;
 use crate::{Communicator, Solo, ThreadGroup};
@@ -263,19 +262,10 @@ fn message(payload: Box<dyn Any + Send>) -> String {
     message
 }
 
-/// An error and what is behind it, in a line.
-fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut rest = error.source();
-    while let Some(source) = rest {
-        text += &format!(": {source}");
-        rest = source.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
 
     /// The system refuses a thread with more stack than there are addresses.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "mpi")]
-use crate::channel::chain;
+use kiln_dist::chain;
+
 use crate::channel::{Door, Token};
 use crate::control::Control;
 use crate::engine::Engines;

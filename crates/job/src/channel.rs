@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use kiln_dist::chain;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -127,15 +128,4 @@ impl Door {
             None => Ok(endpoint),
         }
     }
-}
-
-/// An error and what is behind it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut rest = error.source();
-    while let Some(source) = rest {
-        text += &format!(": {source}");
-        rest = source.source();
-    }
-    text
 }

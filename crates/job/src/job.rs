@@ -3,11 +3,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use kiln_dist::{BoxError, Communicator, Ranks, Topology};
+use kiln_dist::{BoxError, Communicator, Ranks, Topology, chain};
 
 use crate::alarm::Alarm;
 use crate::carrier::{Carrier, Meet};
-use crate::channel::chain;
 use crate::control::{Control, Start};
 use crate::group::{Context, ProcessGroup};
 use crate::place::Place;

@@ -48,7 +48,7 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 fn refused(error: tonic::transport::Error) -> JobError {
-    JobError::Tls { reason: crate::channel::chain(&error) }
+    JobError::Tls { reason: kiln_dist::chain(&error) }
 }
 
 /// Without the feature, nobody is let in by a certificate that is not looked at.

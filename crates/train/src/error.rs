@@ -114,6 +114,9 @@ pub enum Error {
     /// A file could not be mapped.
     #[error(transparent)]
     Graph(#[from] kiln_graph::Error),
+    /// A device failed at what only devices do.
+    #[error(transparent)]
+    Device(#[from] kiln_kernels::DeviceError),
     /// A graph without nodes has no outputs.
     #[error("the graph has no nodes, expected at least 1")]
     NoNodes,

@@ -177,6 +177,7 @@ impl Run {
         val: &Counts,
     ) -> Result<bool> {
         let epoch = self.position.epoch + 1;
+        trainer.comm().at_phase("recording the epoch");
         if let Some(folder) = &mut self.folder {
             folder.record(epoch, train, val)?;
         }

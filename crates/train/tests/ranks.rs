@@ -16,7 +16,8 @@ use kiln_graph::NodeId;
 use kiln_loader::{Pass, Shard};
 use kiln_nn::{Ctx, Mode, Sage};
 use kiln_train::{
-    BucketSync, GradientSync, NodeClassification, OptimizerConfig, Task, Trainer, Weight, weights_to_bytes,
+    BucketSync, DeviceSync, GradientSync, NodeClassification, OptimizerConfig, Task, Trainer, Weight,
+    weights_to_bytes,
 };
 
 use common::{data, loader, nodes, ranks, sage, shard, trainer};
@@ -255,4 +256,31 @@ impl ModuleVisitor for Values {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.0.extend(kiln_kernels::read_f32(param.val()));
     }
+}
+
+/// Gradients that are summed as one tensor where they are: the same bits as through host memory, also where a parameter
+/// learns on no rank, and where a rank has no seeds.
+#[test]
+fn gradients_summed_on_their_device_give_the_same_weights() {
+    let (data, seeds) = (data(4500), nodes(N_SEEDS));
+    let train_by = |on_device: bool| {
+        let weights = ranks(4).run(|mut comm| {
+            let shard = shard(&*comm);
+            let mut other = comm.channel("gradients")?;
+            let sum = move |bucket: Tensor<1>| {
+                let device = bucket.device();
+                let mut values = kiln_kernels::read_f32(bucket);
+                other.all_reduce_sum(kiln_dist::Reduce::F32(&mut values))?;
+                Ok(Tensor::from_floats(values.as_slice(), &device))
+            };
+            let mut trainer = trainer(&data, comm);
+            if on_device {
+                trainer = trainer.with_sync(DeviceSync::new(sum));
+            }
+            trainer.epoch(0, loader(&data, &seeds, GLOBAL_BATCH, shard).epoch(TRAIN), |_| ())?;
+            Ok(weights_to_bytes(trainer.model())?)
+        });
+        weights.unwrap()
+    };
+    assert!(train_by(true) == train_by(false));
 }

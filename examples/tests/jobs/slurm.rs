@@ -44,7 +44,7 @@ impl<'a> Batch<'a> {
         let mut sbatch =
             cluster.command(&["timeout", "60", "sbatch", "--parsable", "-N2", "--ntasks-per-node=2"]);
         sbatch.args(["--time=10", "--output", output, SCRIPT, PROGRAM]).args(flags(epochs, 32));
-        sbatch.args(["--checkpoint-every", "5", "--deadline", deadline, "--run"]).arg(&folder);
+        sbatch.args(["--checkpoint-every", "5", "--deadline", deadline, "--continue"]).arg(&folder);
         let id = succeed(&mut sbatch).trim().to_owned();
         let batch = Self { cluster, id, folder, said };
         next_checkpoint(&batch.folder);
@@ -137,13 +137,13 @@ fn a_job_that_loses_ranks_goes_on_to_the_same_weights() {
     let _alone = alone();
     let Some(cluster) = cluster() else { return };
     let expected = of_threads(cluster.dir(), 100, 4, 32);
-    let batch = Batch::submit(&cluster, 100, "5");
+    let batch = Batch::submit(&cluster, 100, "10");
     over_within(Duration::from_secs(5), &batch.folder, || {
         signal(process_of(&batch.folder, "SLURM_PROCID", 1).unwrap(), "KILL");
     });
     batch.go_on();
     until("the ranks", || processes(&batch.folder).len() == 4);
-    over_within(Duration::from_secs(5 + 2), &batch.folder, || cluster.cut(2));
+    over_within(Duration::from_secs(10 + 2), &batch.folder, || cluster.cut(2));
     cluster.mend(2);
     batch.go_on();
     let said = batch.end();
