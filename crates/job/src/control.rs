@@ -303,13 +303,17 @@ impl Watch {
         let Overdue { meeting, ranks, waited } = overdue;
         let own = crate::name(self.rank, &self.members[self.rank]);
         let mut what = format!("{own} has waited in {meeting} for {}", Seconds(waited));
-        what += &match timeout(MOMENT, self.client.look(Nothing {})).await {
-            Ok(Ok(table)) => suspects(&table.into_inner().rows, &ranks, &meeting),
-            _ => format!("; {} does not answer", crate::name(0, &self.members[0])),
+        let table = timeout(MOMENT, self.client.look(Nothing {})).await.ok().and_then(Result::ok);
+        what += &match &table {
+            Some(table) => suspects(&table.get_ref().rows, &ranks, &meeting),
+            None => format!("; {} does not answer", crate::name(0, &self.members[0])),
         };
         let line = format!("the job is over: {what}");
-        let fault = Fault { rank: self.rank as u64, kind: fault::Kind::Lost.into(), what };
-        let _ = timeout(MOMENT / 2, self.client.report(fault)).await;
+        // Who does not answer hears nothing, either.
+        if table.is_some() {
+            let fault = Fault { rank: self.rank as u64, kind: fault::Kind::Lost.into(), what };
+            let _ = timeout(MOMENT / 2, self.client.report(fault)).await;
+        }
         end(EXIT_RETRY, Some(&line))
     }
 }
