@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use kiln_dist::{BoxError, Communicator, Ranks};
 use kiln_job::{EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Tls};
@@ -156,6 +156,28 @@ impl Crew {
     }
 }
 
+/// The trainer, its gradients summed where they are, if they are on GPUs of several processes and this program was built
+/// with NCCL. A meeting.
+///
+/// # Errors
+/// What NCCL and the ranks say.
+#[cfg(feature = "nccl")]
+pub(crate) fn sum_on_device<T: kiln_train::Task>(
+    mut trainer: kiln_train::Trainer<T>,
+    run: &RunArgs,
+) -> anyhow::Result<kiln_train::Trainer<T>> {
+    let Some(index) = run.cuda_of_process() else { return Ok(trainer) };
+    let kiln_dist::Topology { rank, world_size, .. } = trainer.comm().topology();
+    let mut id = if rank == 0 { kiln_kernels::NcclSum::new_id()? } else { Vec::new() };
+    trainer.comm().broadcast(0, &mut id)?;
+    // NCCL waits for all ranks: as a collective, so that it is watched.
+    let mut nccl = None;
+    let mut meet = || nccl = Some(kiln_kernels::NcclSum::new(index, rank, world_size, &id));
+    trainer.comm().device_sum(0, &mut meet)?;
+    let Some(nccl) = nccl.transpose()? else { return Ok(trainer) };
+    Ok(trainer.with_sync(kiln_train::DeviceSync::new(move |bucket| Ok(nccl.sum(bucket)?))))
+}
+
 /// The job's secret word.
 fn token() -> anyhow::Result<Option<String>> {
     let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -200,10 +222,13 @@ impl Ending {
 /// # Errors
 /// What the system says.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-    let flag = FLAG.get_or_init(Arc::default);
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGUSR1] {
-        signal_hook::flag::register(signal, Arc::clone(flag)).context("catching signals")?;
-    }
-    Ok(Arc::clone(flag))
+    static FLAG: OnceLock<Result<Arc<AtomicBool>, String>> = OnceLock::new();
+    let caught = FLAG.get_or_init(|| {
+        let flag = Arc::<AtomicBool>::default();
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGUSR1] {
+            signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(|error| error.to_string())?;
+        }
+        Ok(flag)
+    });
+    caught.clone().map_err(|error| anyhow!("catching signals: {error}"))
 }

@@ -45,7 +45,10 @@ impl Program<'_> {
     ) -> anyhow::Result<Ending> {
         let Self { settings, data_name, class_names, .. } = self;
         let n_steps = train.n_steps(Pass::Train { epoch: 0 });
-        let mut trainer = trainer.with_stop(stop_flag()?);
+        let trainer = trainer.with_stop(stop_flag()?);
+        #[cfg(feature = "nccl")]
+        let trainer = crate::launch::sum_on_device(trainer, self.run)?;
+        let mut trainer = trainer;
         self.run.check_steps(train.items().items().len(), n_steps)?;
         let mut run = self.keep.start(settings, self.run, self.fit.epochs, self.data_hash, &mut trainer)?;
         let n_done = run.resumed().map_or(0, |then| then.epoch * n_steps + then.step);

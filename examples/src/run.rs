@@ -105,10 +105,23 @@ impl RunArgs {
 
     /// The device that computes: of several processes of a machine that has several, this one's.
     pub fn device(&self) -> Device {
-        let NamedDevice { name, device } = &self.device;
-        let own = launch().map(|launch| format!("{name}:{}", launch.local_rank));
-        // There is none of that number where each process sees but its own.
-        own.and_then(|own| kiln_kernels::open_device(&own).ok()).unwrap_or_else(|| device.clone())
+        self.device_of_process().map_or_else(|| self.device.device.clone(), |(_, device)| device)
+    }
+
+    /// This process's own device and its number, where a device without a number was asked for. There is none of that
+    /// number where each process sees but its own.
+    fn device_of_process(&self) -> Option<(usize, Device)> {
+        let index = launch()?.local_rank;
+        let device = kiln_kernels::open_device(&format!("{}:{index}", self.device.name)).ok()?;
+        Some((index, device))
+    }
+
+    /// The number of this process's CUDA device, where ranks are processes.
+    #[cfg(feature = "nccl")]
+    pub(crate) fn cuda_of_process(&self) -> Option<usize> {
+        let (kind, given) = self.device.name.split_once(':').unwrap_or((&self.device.name, "0"));
+        let given = given.parse().ok().filter(|_| kind == "cuda" && launch().is_some())?;
+        Some(self.device_of_process().map_or(given, |(index, _)| index))
     }
 
     /// How items become a rank's batches.

@@ -35,7 +35,9 @@ const ALL: &[&str] = &[
     "kiln-data",
     "kiln-loader",
     "kiln-dist",
+    "kiln-rpc",
     "kiln-job",
+    "kiln-remote",
     "kiln-kernels",
     "kiln-nn",
     "kiln-train",
@@ -49,17 +51,21 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-sample", normal: &["kiln-mem", "kiln-graph"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-feature", normal: &["kiln-mem", "kiln-graph"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-data", normal: &["kiln-graph", "kiln-feature"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-partition", normal: &["kiln-graph", "kiln-feature", "kiln-sample", "kiln-data"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
     Row { name: "kiln-dist", normal: &[], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-job", normal: &["kiln-dist"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "burn", "burn-cubecl", "cubecl"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-rpc", normal: &["kiln-dist"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-job", normal: &["kiln-dist", "kiln-rpc"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-remote", normal: &["kiln-graph", "kiln-sample", "kiln-feature", "kiln-partition", "kiln-dist", "kiln-rpc"], dev: &["kiln-data"], tensors: Forbidden },
+    Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "burn", "burn-cubecl", "cubecl", "cubecl-runtime"], dev: &[], tensors: Allowed },
     Row { name: "kiln-nn", normal: &["kiln-kernels", "kiln-sample", "burn"], dev: &["kiln-graph"], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-loader", "kiln-feature", "kiln-dist", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
-    // xtask is built before anything else, so it stays light: of ours it has what writes data sets.
-    Row { name: "xtask", normal: &["kiln-data", "kiln-graph"], dev: &[], tensors: Forbidden },
+    // xtask is built before anything else, so it stays light: of ours it has what writes data sets and parts of
+    // them.
+    Row { name: "xtask", normal: &["kiln-data", "kiln-graph", "kiln-partition", "kiln-sample"], dev: &[], tensors: Forbidden },
 ];
 
 /// A package is a tensor library when its name is one of these or starts with one and a hyphen.

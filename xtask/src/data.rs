@@ -1,5 +1,5 @@
 //! `cargo xtask data …`: makes the data sets that are committed with kiln, converts others to kiln's own
-//! form and verifies them.
+//! form, verifies them and parts them.
 //!
 //! Making or converting a set twice from the same input gives the same bytes.
 
@@ -11,6 +11,7 @@ mod files;
 mod index;
 mod labels;
 mod packages;
+mod partition;
 mod svd;
 mod version;
 
@@ -44,6 +45,8 @@ enum Action {
     Convert(convert::ConvertArgs),
     /// Reads a whole data set and checks its hashes and values.
     Verify(convert::VerifyArgs),
+    /// Makes parts of a data set, each a folder that needs no other.
+    Partition(partition::PartitionArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -77,6 +80,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Action::DebianPackages(args) => debian_packages(args),
         Action::Convert(args) => convert::run_convert(&args),
         Action::Verify(args) => convert::run_verify(&args),
+        Action::Partition(args) => partition::run_partition(&args),
     }
 }
 

@@ -47,9 +47,9 @@ const WHEELS: [Wheel; 2] = [
 /// What of a wheel is the bundle.
 const INSIDE: &str = "mlc_llvm_static/static/";
 
-/// The same where a feature of the workspace needs it.
-pub(crate) fn run_for(feature: &str) -> Result<()> {
-    if ["cuda", "cube-cpu"].contains(&feature) { run() } else { Ok(()) }
+/// The same where one of these features of the workspace, separated by commas, needs it.
+pub(crate) fn run_for(features: &str) -> Result<()> {
+    if features.split(',').any(|feature| ["cuda", "cube-cpu"].contains(&feature)) { run() } else { Ok(()) }
 }
 
 /// Makes sure that a build with `cube-cpu` or `cuda` finds its LLVM.

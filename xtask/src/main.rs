@@ -4,7 +4,7 @@
 //! cargo xtask test     all tests that this machine can run; what was skipped stands at the end
 //! cargo xtask check    formatting, lints, docs, and the workspace's own rules
 //! cargo xtask bench    one bench per stage, with rates; saves runs and compares with them
-//! cargo xtask data     makes, converts and verifies data sets
+//! cargo xtask data     makes, converts, verifies and parts data sets
 //! cargo xtask llvm     provides the LLVM that builds for CubeCL's CPU and CUDA devices link
 //! ```
 
@@ -44,7 +44,7 @@ enum Task {
     Check(check::Args),
     /// Runs the benches, one per stage, and prints times and rates.
     Bench(bench::Args),
-    /// Makes, converts and verifies data sets.
+    /// Makes, converts, verifies and parts data sets.
     Data(data::Args),
     /// Provides the LLVM that builds for CubeCL's CPU and CUDA devices link.
     Llvm,

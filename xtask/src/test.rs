@@ -54,18 +54,18 @@ const DEVICE_TESTS: &[&str] = &[
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.
 const PROGRAM_TESTS: &str = "programs_on_devices";
 
-/// What is built for all tests of a machine without a GPU: one set of features, so that the world is built once. MPI's
-/// bindings are made from the machine's own library, by libclang.
+/// What is built for all tests of a machine without a GPU: one set of features, so that the world is built once. METIS's
+/// bindings are made by libclang, as MPI's are from the machine's own library.
 pub(crate) fn features() -> &'static str {
     let has = |program: &&str| {
         let mut command = Command::new(program);
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    if ["mpicc", "mpirun", "clang"].iter().all(has) {
-        "cube-cpu,tls,kiln-job/nccl,mpi"
-    } else {
-        "cube-cpu,tls,kiln-job/nccl"
+    match (has(&"clang"), ["mpicc", "mpirun"].iter().all(has)) {
+        (true, true) => "cube-cpu,tls,kiln-job/nccl,metis,mpi",
+        (true, false) => "cube-cpu,tls,kiln-job/nccl,metis",
+        (false, _) => "cube-cpu,tls,kiln-job/nccl",
     }
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Some(device) => feature(device),
         None => features(),
     };
-    llvm::run_for(features.split(',').next().unwrap_or(features))?;
+    llvm::run_for(features)?;
     let (mut tally, commands) = match &args.device {
         Some(device) => {
             let mut tests = device_tests(features, device)?;

@@ -195,6 +195,11 @@ fn note_overlaps(split: &Split, n_nodes: usize, notes: &mut Vec<Note>) {
 /// Order, ids, weights, and types where they have names.
 pub(crate) fn check_graph(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
     graph.validate().map_err(|error| place.located(error.into()))?;
+    check_edge_data(graph, edge_type_names, place)
+}
+
+/// Weights, and types where they have names.
+pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
     check_finite(graph.weights().unwrap_or_default(), "weights.npy", "the weight of edge", place)?;
     let n_types = edge_type_names.len();
     let types = graph.edge_types().unwrap_or_default();
@@ -218,7 +223,7 @@ fn not_finite(file: &str, what: &'static str, position: u64, found: f32, place: 
     place.bad(file, what, position, "finite numbers: replace the others before saving", found)
 }
 
-fn check_features(features: &dyn FeatureSource, place: Place<'_>) -> Result<()> {
+pub(crate) fn check_features(features: &dyn FeatureSource, place: Place<'_>) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
         sparse.validate().map_err(|error| place.located(error.into()))?;
         return check_finite(sparse.values(), "features_data.npy", "value", place);

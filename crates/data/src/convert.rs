@@ -30,16 +30,15 @@ mod sorting;
 mod source;
 mod table;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use kiln_graph::{Duplicates, SelfLoops};
 
 use self::buckets::{LEAST_ROOM, Written, write_csc};
 use self::rest::{Sizes, copy_graph, copy_rest, copy_stored, refuse_options};
+use crate::array_folder::{Entries, FolderWriter};
 use crate::folder::{check_count, is_there, name_of, note_left_aside};
 use crate::format::manifest::{self, Manifest};
-use crate::format::writer::SetWriter;
 use crate::stored::Stored;
 use crate::{Error, Kind, Note, Result, format, graphbolt, ogb, recognize};
 
@@ -169,7 +168,7 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
     let about = std::fs::metadata(input).map_err(|source| Error::Io { path: input.to_owned(), source })?;
     if !about.is_dir() {
         let list = EdgeList::of_file(input)?;
-        let mut set = SetWriter::create(out)?;
+        let mut set = FolderWriter::create(out)?;
         let n_nodes = count_nodes(&list, None, options)?;
         let written = write_csc(&list, 0, n_nodes, options, &mut set)?;
         let notes = list.notes;
@@ -181,7 +180,7 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
         let written = Written { n_coo_edges: n_edges as u64, n_edges, ..Written::default() };
         return Ok(converted(n_nodes, written, Vec::new()));
     }
-    let mut set = SetWriter::create(out)?;
+    let mut set = FolderWriter::create(out)?;
     let mut notes = Vec::new();
     note_left_aside(input, &mut notes);
     let Some(list) = edge_list_of(input)? else {
@@ -206,7 +205,7 @@ fn convert_stored(
     out: &Path,
     options: &Options,
 ) -> Result<Converted> {
-    let mut set = SetWriter::create(out)?;
+    let mut set = FolderWriter::create(out)?;
     let Stored { name, labels, split, features, edges, mut notes } = read(folder)?;
     // That an array is converted on the way to the disk is no news.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
@@ -244,7 +243,7 @@ pub fn write_graph(
     out: impl AsRef<Path>,
     options: &Options,
 ) -> Result<Converted> {
-    let mut set = SetWriter::create(out.as_ref())?;
+    let mut set = FolderWriter::create(out.as_ref())?;
     check_node_count(n_nodes)?;
     let written = write_csc(source, 0, n_nodes, options, &mut set)?;
     commit(set, name.to_owned(), n_nodes, written, Sizes::default(), Vec::new())
@@ -298,14 +297,14 @@ fn name_of_file(path: &Path) -> String {
 }
 
 fn commit(
-    set: SetWriter,
+    set: FolderWriter,
     name: String,
     n_nodes: usize,
     written: Written,
     sizes: Sizes,
     notes: Vec<Note>,
 ) -> Result<Converted> {
-    set.commit(Manifest {
+    let manifest = Manifest {
         format: manifest::VERSION,
         name,
         n_nodes,
@@ -315,8 +314,9 @@ fn commit(
         // Classes that are numbered need no names: a single label must not take all memory.
         class_names: Vec::new(),
         edge_type_names: Vec::new(),
-        files: BTreeMap::new(),
-    })?;
+        files: Entries::new(),
+    };
+    manifest.commit(set)?;
     Ok(converted(n_nodes, written, notes))
 }
 

@@ -16,20 +16,18 @@ mod copy;
 pub(crate) mod manifest;
 mod set;
 mod verify;
-pub(crate) mod writer;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use kiln_feature::{FeatureSource, Labels, RowBuf, RowType};
+use kiln_feature::{FeatureSource, Labels};
 use kiln_graph::Csc;
 
-use self::manifest::{ElementType, Manifest};
+use self::manifest::Manifest;
 use self::set::Set;
-use self::writer::SetWriter;
+use crate::array_folder::{ElementType, Entries, FolderWriter, class_names_to_write};
 use crate::check::for_each_rows;
 use crate::folder::check_count;
-use crate::{Dataset, Error, Result, Split};
+use crate::{Dataset, Result, Split};
 
 pub(crate) use self::copy::copy;
 pub use self::verify::{Verified, verify};
@@ -41,11 +39,14 @@ pub use self::verify::{Verified, verify};
 /// those that they meet, and [`verify`] reads all, and the hashes.
 ///
 /// # Errors
-/// [`Error::Missing`] for a folder without a manifest, [`Error::Manifest`] for one that cannot be read,
-/// [`Error::Format`] for one of another version, [`Error::Metadata`] for one that contradicts itself or the
-/// files, [`Error::Io`] and [`Error::Npy`] for files that are absent, cut off or of another element type,
-/// [`Error::Graph`] and [`Error::Feature`] for offsets that do not end where the edges do,
-/// [`Error::WrongKind`] for a graph alone.
+/// [`Error::Missing`](crate::Error::Missing) for a folder without a manifest,
+/// [`Error::Manifest`](crate::Error::Manifest) for one that cannot be read,
+/// [`Error::Format`](crate::Error::Format) for one of another version,
+/// [`Error::Metadata`](crate::Error::Metadata) for one that contradicts itself or the files,
+/// [`Error::Io`](crate::Error::Io) and [`Error::Npy`](crate::Error::Npy) for files that are absent, cut off
+/// or of another element type, [`Error::Graph`](crate::Error::Graph) and
+/// [`Error::Feature`](crate::Error::Feature) for offsets that do not end where the edges do,
+/// [`Error::WrongKind`](crate::Error::WrongKind) for a graph alone.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     Set::open(folder.as_ref())?.dataset()
 }
@@ -54,9 +55,9 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 /// [`convert`](crate::convert::convert) makes it of an edge list alone.
 ///
 /// # Errors
-/// As [`open`], but for [`Error::WrongKind`].
+/// As [`open`], but for [`Error::WrongKind`](crate::Error::WrongKind).
 pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
-    Set::open(folder.as_ref())?.graph()
+    Set::open(folder.as_ref())?.arrays.graph()
 }
 
 /// A SHA-256, in lower-case hexadecimal, of all that training can see of a set in kiln's own form, or of a graph
@@ -72,8 +73,9 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
 /// `features.npy f32 34x2 9f86…`.
 ///
 /// # Errors
-/// [`Error::Missing`], [`Error::Manifest`], [`Error::Format`], [`Error::Metadata`] and [`Error::Io`] as
-/// [`open`].
+/// [`Error::Missing`](crate::Error::Missing), [`Error::Manifest`](crate::Error::Manifest),
+/// [`Error::Format`](crate::Error::Format), [`Error::Metadata`](crate::Error::Metadata) and
+/// [`Error::Io`](crate::Error::Io) as [`open`].
 pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
     Ok(Manifest::read(folder.as_ref())?.hash())
 }
@@ -89,9 +91,10 @@ pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
 /// part of a set. Values are not checked.
 ///
 /// # Errors
-/// [`Error::NotEmpty`] for a folder that exists and is not empty, before anything is written;
-/// [`Error::Inconsistent`] for a set whose parts do not fit each other; [`Error::Metadata`] for more names
-/// than classes; [`Error::Feature`] for rows that cannot be read; [`Error::Io`].
+/// [`Error::NotEmpty`](crate::Error::NotEmpty) for a folder that exists and is not empty, before anything is
+/// written; [`Error::Inconsistent`](crate::Error::Inconsistent) for a set whose parts do not fit each other;
+/// [`Error::Metadata`](crate::Error::Metadata) for more names than classes;
+/// [`Error::Feature`](crate::Error::Feature) for rows that cannot be read; [`Error::Io`](crate::Error::Io).
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
     check_count(&data.name, "the number of feature rows", n_nodes, data.features.n_rows())?;
@@ -106,12 +109,12 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
         n_edges: data.graph.n_edges() as usize,
         dim: Some(data.features.dim()),
         n_classes: Some(data.labels.n_classes()),
-        class_names: names_to_write(&data.class_names, data.labels.n_classes()),
+        class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
         edge_type_names: data.edge_type_names.clone(),
-        files: BTreeMap::new(),
+        files: Entries::new(),
     };
     manifest.check_counts(&manifest::path_in(folder.as_ref()))?;
-    let mut set = SetWriter::create(folder.as_ref())?;
+    let mut set = FolderWriter::create(folder.as_ref())?;
     write_graph(&mut set, &data.graph)?;
     write_features(&mut set, &*data.features)?;
     write_labels(&mut set, &data.labels, &data.split)?;
@@ -119,16 +122,10 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
         set.put("names_text.npy", ElementType::U8, data.names.text())?;
         set.put("names_ends.npy", ElementType::U32, data.names.ends())?;
     }
-    set.commit(manifest)
+    manifest.commit(set)
 }
 
-/// The names of the classes; none where they are but the numbers that a reader gives to classes without names.
-fn names_to_write(names: &[String], n_classes: usize) -> Vec<String> {
-    let are_numbers = names.iter().enumerate().all(|(class, name)| *name == class.to_string());
-    if are_numbers && names.len() == n_classes { Vec::new() } else { names.to_vec() }
-}
-
-fn write_graph(set: &mut SetWriter, graph: &Csc) -> Result<()> {
+fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
     set.put("indptr.npy", ElementType::U64, graph.indptr())?;
     set.put("indices.npy", ElementType::U32, graph.indices())?;
     if let Some(weights) = graph.weights() {
@@ -141,7 +138,7 @@ fn write_graph(set: &mut SetWriter, graph: &Csc) -> Result<()> {
 }
 
 /// Writes the labels and the split.
-pub(crate) fn write_labels(set: &mut SetWriter, labels: &Labels, split: &Split) -> Result<()> {
+pub(crate) fn write_labels(set: &mut FolderWriter, labels: &Labels, split: &Split) -> Result<()> {
     set.put("labels.npy", ElementType::I32, labels.as_slice())?;
     for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
         set.put(file, ElementType::U32, nodes)?;
@@ -149,24 +146,14 @@ pub(crate) fn write_labels(set: &mut SetWriter, labels: &Labels, split: &Split) 
     Ok(())
 }
 
-fn write_features(set: &mut SetWriter, features: &dyn FeatureSource) -> Result<()> {
+fn write_features(set: &mut FolderWriter, features: &dyn FeatureSource) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
         set.put("features_indptr.npy", ElementType::U64, sparse.indptr())?;
         set.put("features_indices.npy", ElementType::U32, sparse.columns())?;
         return set.put("features_data.npy", ElementType::F32, sparse.values());
     }
-    let dtype = match features.row_type() {
-        RowType::F32 => ElementType::F32,
-        RowType::F16 => ElementType::F16,
-        RowType::BF16 => ElementType::BF16,
-        other => return Err(Error::unknown_row_type(other)),
-    };
+    let dtype = ElementType::of_rows(features.row_type())?;
     let mut array = set.rows("features.npy", dtype, features.dim())?;
-    for_each_rows(features, |_, rows| match (rows, dtype) {
-        (RowBuf::F32(values), ElementType::F32) => array.push(values),
-        (RowBuf::F16(values), ElementType::F16) => array.push(values),
-        (RowBuf::BF16(values), ElementType::BF16) => array.push(values),
-        (other, _) => Err(Error::unknown_row_type(other.row_type())),
-    })?;
+    for_each_rows(features, |_, rows| array.push_rows(rows))?;
     set.add(array)
 }

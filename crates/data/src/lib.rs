@@ -13,6 +13,7 @@
 //! # Ok::<(), kiln_data::Error>(())
 //! ```
 
+pub mod array_folder;
 mod arrays;
 mod check;
 mod classes;

@@ -13,6 +13,11 @@ pub enum Call {
         /// The values' type.
         element: &'static str,
     },
+    /// [`device_sum`](crate::Communicator::device_sum).
+    DeviceSum {
+        /// Values of each rank.
+        n_values: usize,
+    },
     /// [`all_gather`](crate::Communicator::all_gather).
     AllGather,
     /// [`all_to_all`](crate::Communicator::all_to_all).
@@ -42,6 +47,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AllReduceSum { n_values, element } => write!(f, "all_reduce_sum of {n_values} {element}"),
+            Self::DeviceSum { n_values } => write!(f, "device_sum of {n_values} f32"),
             Self::AllGather => f.write_str("all_gather"),
             Self::AllToAll => f.write_str("all_to_all"),
             Self::Broadcast { root } => write!(f, "broadcast from rank {root}"),

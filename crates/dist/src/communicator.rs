@@ -1,7 +1,8 @@
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Which rank this is, of how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +13,20 @@ pub struct Topology {
     pub world_size: usize,
     /// This rank among those of its machine, from 0: which of the machine's devices is its own.
     pub local_rank: usize,
+}
+
+impl Topology {
+    /// This rank's own rank in the subgroup of these ranks.
+    ///
+    /// # Errors
+    /// [`Error::BadSubgroup`] when a rank stands twice or does not exist, or this one is not in the list.
+    pub fn rank_in(&self, ranks: &[usize]) -> Result<usize> {
+        let &Self { rank, world_size, .. } = self;
+        let distinct: BTreeSet<usize> = ranks.iter().copied().filter(|rank| *rank < world_size).collect();
+        let position = ranks.iter().position(|other| *other == rank);
+        let position = position.filter(|_| distinct.len() == ranks.len());
+        position.ok_or_else(|| Error::BadSubgroup { ranks: ranks.to_vec(), rank, world_size })
+    }
 }
 
 /// What is summed over the ranks, in place.
@@ -53,6 +68,17 @@ pub trait Communicator: Debug + Send {
     /// # Errors
     /// See [`Communicator`].
     fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()>;
+
+    /// Has `sum` replace so many floats, which lie on a device, by their sums over the ranks, with means of its own
+    /// (NCCL). This rank's group counts and watches it as a collective: its ranks come to it with equally many values.
+    /// Ranks that are threads of one process just call `sum`.
+    ///
+    /// # Errors
+    /// See [`Communicator`]; what `sum` says of its own failure, its caller keeps.
+    fn device_sum(&mut self, _n_values: usize, sum: &mut dyn FnMut()) -> Result<()> {
+        sum();
+        Ok(())
+    }
 
     /// Gives every rank the bytes of all, by rank. They may differ in length.
     ///

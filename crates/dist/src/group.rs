@@ -211,12 +211,17 @@ impl Group {
             Birth::Channel(name) => format!("channel {name:?}"),
             Birth::Subgroup(_) => format!("subgroup {ranks:?}"),
         };
-        let taking = if origin.nth > 0 { format!(" (taking {})", origin.nth + 1) } else { String::new() };
-        let parent = if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) };
-        name + &taking + &parent
+        group_name(&name, origin.nth, &self.name)
     }
 
     fn member(&self, rank: usize) -> Option<usize> {
         self.ranks.iter().position(|other| *other == rank)
     }
+}
+
+/// What messages call the `nth` group (from 0) of this name that was taken from the parent; the world has no name.
+pub fn group_name(name: &str, nth: u64, parent: &str) -> String {
+    let taking = if nth > 0 { format!(" (taking {})", nth + 1) } else { String::new() };
+    let parent = if parent.is_empty() { String::new() } else { format!(" of {parent}") };
+    format!("{name}{taking}{parent}")
 }

@@ -32,6 +32,7 @@ pub use call::Call;
 pub use communicator::{Communicator, Reduce, Topology};
 pub use error::{Cause, Error, Meeting, Whereabouts};
 pub use failure::{BoxError, Failure, RankError, chain};
+pub use group::group_name;
 pub use ranks::Ranks;
 pub use solo::Solo;
 pub use sums::{Number, share};

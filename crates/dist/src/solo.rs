@@ -44,10 +44,8 @@ impl Communicator for Solo {
     }
 
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
-        match ranks {
-            [0] => Ok(Box::new(Self)),
-            _ => Err(Error::BadSubgroup { ranks: ranks.to_vec(), rank: 0, world_size: 1 }),
-        }
+        self.topology().rank_in(ranks)?;
+        Ok(Box::new(Self))
     }
 
     fn channel(&mut self, _: &str) -> Result<Box<dyn Communicator>> {

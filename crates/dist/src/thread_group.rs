@@ -1,5 +1,5 @@
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -142,14 +142,8 @@ impl Communicator for ThreadGroup {
     }
 
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
-        let Place { ranks: of_group, member, .. } = &self.place;
-        let world_size = of_group.len();
-        let distinct: BTreeSet<usize> = ranks.iter().copied().filter(|rank| *rank < world_size).collect();
-        let position = ranks.iter().position(|rank| rank == member);
-        let (Some(position), true) = (position, distinct.len() == ranks.len()) else {
-            return Err(Error::BadSubgroup { ranks: ranks.to_vec(), rank: *member, world_size });
-        };
-        let of_world = ranks.iter().map(|rank| of_group[*rank]).collect();
+        let position = self.topology().rank_in(ranks)?;
+        let of_world = ranks.iter().map(|rank| self.place.ranks[*rank]).collect();
         Ok(self.child(Birth::Subgroup(ranks.to_vec()), of_world, position))
     }
 
@@ -199,6 +193,8 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Nobody holds on to a rank's buffers when it writes them again, so that they stay where they are.

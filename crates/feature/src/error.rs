@@ -133,6 +133,9 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<Error>,
     },
+    /// A source whose rows lie elsewhere did not get them.
+    #[error(transparent)]
+    Elsewhere(Box<dyn std::error::Error + Send + Sync>),
     /// A file could not be opened or mapped.
     #[error(transparent)]
     Graph(#[from] kiln_graph::Error),

@@ -103,8 +103,14 @@ impl Sparse {
         Ok(())
     }
 
-    /// Where the values of a row lie.
-    fn value_range(&self, node: NodeId) -> Result<Range<usize>> {
+    /// Where the values of a row lie among [`Sparse::columns`] and [`Sparse::values`].
+    ///
+    /// # Errors
+    /// [`Error::BadSparseRow`] for a row whose values would lie where there are none.
+    ///
+    /// # Panics
+    /// When the node has no row.
+    pub fn value_range(&self, node: NodeId) -> Result<Range<usize>> {
         let (start, end) = (self.indptr[node.index()], self.indptr[node.index() + 1]);
         let n_values = self.values.len() as u64;
         if start > end || end > n_values {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "mpi")]
 use kiln_dist::chain;
+use kiln_rpc::{Door, Token};
 
-use crate::channel::{Door, Token};
 use crate::control::Control;
 use crate::engine::Engines;
 #[cfg(feature = "mpi")]
@@ -139,15 +139,7 @@ fn first_of_mpi(
         Some(master) => master.to_string(),
         None => address.to_string(),
     };
-    Ok((address, config.token.clone().map_or_else(new_token, Ok)?, listener))
-}
-
-/// A word that nobody guesses.
-#[cfg(feature = "mpi")]
-fn new_token() -> Result<String, JobError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| JobError::Mpi { reason: error.to_string() })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok((address, config.token.clone().map_or_else(Token::random_text, Ok)?, listener))
 }
 
 /// How long rank 0 tries to listen.

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kiln_dist::Meeting;
+use kiln_rpc::Door;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
@@ -12,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Streaming};
 
-use crate::channel::{Client, Door};
+use crate::channel::{Client, connect, serve};
 use crate::exit::{EXIT_FAILED, EXIT_RETRY, end, say};
 use crate::place::{Overdue, Place, Seconds};
 use crate::proto::{
@@ -70,11 +71,11 @@ impl Control {
         let (joined, join) = std_mpsc::channel();
         let body = move || {
             runtime.block_on(async {
-                let (watch, members, client) = match Watch::join(start).await {
-                    Ok(all) => all,
+                let watch = match Watch::join(start).await {
+                    Ok(watch) => watch,
                     Err(error) => return drop(joined.send(Err(error))),
                 };
-                if joined.send(Ok((members, client))).is_ok() {
+                if joined.send(Ok((watch.members.clone(), watch.client.clone()))).is_ok() {
                     watch.run(orders).await;
                 }
             });
@@ -187,7 +188,7 @@ struct Watch {
 }
 
 impl Watch {
-    async fn join(start: Start) -> Result<(Self, Vec<Member>, Client), JobError> {
+    async fn join(start: Start) -> Result<Self, JobError> {
         let Start { join, listener, door, timing, place } = start;
         if let Some(listener) = listener {
             let address = door.address.clone();
@@ -195,12 +196,12 @@ impl Watch {
             let listener = TcpListener::from_std(listener).map_err(failed)?;
             let server = Server::new(join.world_size as usize, timing);
             tokio::spawn(server.clone().watch());
-            let router = door.serve(server)?;
+            let router = serve(&door, server)?;
             // Small messages go at once; the server's own setting is not for sockets that it is given.
             let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
             tokio::spawn(router.serve_with_incoming(incoming));
         }
-        let (mut client, rank) = (door.connect(timing.join).await?, join.rank as usize);
+        let (mut client, rank) = (connect(&door, timing.join).await?, join.rank as usize);
         let (say, said) = mpsc::channel(16);
         let hello = Said { what: Some(said::What::Join(join)) };
         let lost = |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", door.address) };
@@ -226,12 +227,12 @@ impl Watch {
                 }
             }
         };
-        let watch = Self { client: client.clone(), say, told, place, rank, members: members.clone(), timing };
-        Ok((watch, members, client))
+        Ok(Self { client, say, told, place, rank, members, timing })
     }
 
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {
-        let (mut heard, mut clock, mut leaves) = (Instant::now(), Clock::start(), false);
+        let (mut heard, mut clock) = (Instant::now(), Clock::start());
+        let (mut leaves, mut has_failed) = (false, false);
         let mut beat = tokio::time::interval(BEAT / 2);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -241,16 +242,19 @@ impl Watch {
                 told = self.told.message() => {
                     heard = Instant::now();
                     match told.map(|told| told.and_then(|told| told.what)) {
+                        // Who has said so ends by itself, with a status of its own.
+                        Ok(Some(told::What::Fault(_))) if has_failed => {}
                         Ok(Some(told::What::Fault(fault))) => self.over(&fault),
                         Ok(Some(told::What::Farewell(_))) => return,
                         Ok(Some(told::What::Members(_) | told::What::Alive(_))) => {}
                         // Rank 0 has ended; where this one was about to, so have all.
-                        Ok(None) | Err(_) if leaves => return,
+                        Ok(None) | Err(_) if leaves || has_failed => return,
                         Ok(None) | Err(_) => self.first_is_lost("is gone: its connection has closed", heard),
                     }
                 }
                 order = orders.recv() => match order {
                     Some(Command::Fail(fault, done)) => {
+                        has_failed = true;
                         if let Ok(Ok(stands)) = timeout(MOMENT, self.client.report(fault)).await {
                             let _ = done.send(stands.into_inner());
                         }
@@ -283,6 +287,10 @@ impl Watch {
         }
     }
 
+    fn name(&self, rank: usize) -> String {
+        crate::name(rank, &self.members[rank])
+    }
+
     /// The first process says that the job is over. It alone repeats why; who is the reason has said so itself.
     fn over(&self, fault: &Fault) -> ! {
         let line = format!("the job is over: {}", fault.what);
@@ -290,8 +298,7 @@ impl Watch {
     }
 
     fn first_is_lost(&self, what: &str, heard: Instant) -> ! {
-        let (own, first) =
-            (crate::name(self.rank, &self.members[self.rank]), crate::name(0, &self.members[0]));
+        let (own, first) = (self.name(self.rank), self.name(0));
         let (ago, doing) = (Seconds(heard.elapsed()), self.place.doing(Instant::now()));
         let line =
             format!("{own}: the job is over: {first} {what}; last heard of {ago} ago; this rank is {doing}");
@@ -301,12 +308,12 @@ impl Watch {
     /// A collective has lasted longer than its deadline: says who has not come to it, and what they do instead.
     async fn overdue(&mut self, overdue: Overdue) -> ! {
         let Overdue { meeting, ranks, waited } = overdue;
-        let own = crate::name(self.rank, &self.members[self.rank]);
+        let own = self.name(self.rank);
         let mut what = format!("{own} has waited in {meeting} for {}", Seconds(waited));
         let table = timeout(MOMENT, self.client.look(Nothing {})).await.ok().and_then(Result::ok);
         what += &match &table {
             Some(table) => suspects(&table.get_ref().rows, &ranks, &meeting),
-            None => format!("; {} does not answer", crate::name(0, &self.members[0])),
+            None => format!("; {} does not answer", self.name(0)),
         };
         let line = format!("the job is over: {what}");
         // Who does not answer hears nothing, either.

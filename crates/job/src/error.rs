@@ -1,5 +1,4 @@
 use std::io;
-use std::time::Duration;
 
 use crate::{EXIT_FAILED, EXIT_RETRY};
 
@@ -59,9 +58,6 @@ pub enum JobError {
          to a file with it that only you can read"
     )]
     NoToken,
-    /// A token that cannot be sent.
-    #[error("the token must be of visible ASCII characters, at least 8")]
-    BadToken,
     /// Rank 0's address is not one.
     #[error("the host of rank 0, {host}, has no address that can be used: {reason}")]
     NoAddress {
@@ -81,16 +77,6 @@ pub enum JobError {
     /// The thread that watches over the job could not be started.
     #[error("the thread that meets the other processes could not be started")]
     Thread(#[source] io::Error),
-    /// Rank 0 was not there in time.
-    #[error("rank 0 does not answer at {address} within {waited:?}: {reason}")]
-    NoFirst {
-        /// Its address.
-        address: String,
-        /// How long this process has tried.
-        waited: Duration,
-        /// What came of the last try.
-        reason: String,
-    },
     /// A process was lost, or did not come, before the job began.
     #[error("{reason}")]
     Lost {
@@ -103,19 +89,16 @@ pub enum JobError {
         /// Which rank is why, and what to do.
         reason: String,
     },
-    /// Certificates that cannot be used.
-    #[error("certificates: {reason}")]
-    Tls {
-        /// What is wrong.
-        reason: String,
-    },
+    /// Rank 0 could not be reached, or the processes cannot let each other in.
+    #[error("rank 0: {0}")]
+    Rpc(#[from] kiln_rpc::Error),
 }
 
 impl JobError {
     /// What a process should end with for it: [`EXIT_RETRY`] where the same may go well another time.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Lost { .. } | Self::NoFirst { .. } => EXIT_RETRY,
+            Self::Lost { .. } | Self::Rpc(kiln_rpc::Error::NoAnswer { .. }) => EXIT_RETRY,
             _ => EXIT_FAILED,
         }
     }

@@ -1,10 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use kiln_dist::{Call, Cause, Communicator, Error, Number, Reduce, Result, Topology, share};
+use kiln_dist::{Call, Cause, Communicator, Error, Number, Reduce, Result, Topology, group_name, share};
 
 use crate::engine::{Engine, Engines, Parts, PartsMut};
 use crate::place::Place;
@@ -69,10 +69,9 @@ impl ProcessGroup {
 
     fn child(&mut self, name: String, ranks: Vec<usize>, member: usize) -> Box<dyn Communicator> {
         let n_taken = self.n_taken.entry(name.clone()).or_default();
+        let name = group_name(&name, *n_taken, &self.name);
         *n_taken += 1;
-        let taking = if *n_taken > 1 { format!(" (taking {n_taken})") } else { String::new() };
-        let parent = if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) };
-        Box::new(Self::new(Arc::clone(&self.context), ranks, member, name + &taking + &parent))
+        Box::new(Self::new(Arc::clone(&self.context), ranks, member, name))
     }
 
     fn n_ranks(&self) -> usize {
@@ -180,6 +179,14 @@ impl Communicator for ProcessGroup {
         }
     }
 
+    fn device_sum(&mut self, n_values: usize, sum: &mut dyn FnMut()) -> Result<()> {
+        let deadline = self.context.deadline;
+        self.meet(Call::DeviceSum { n_values }, 0, deadline, |_, _| {
+            sum();
+            Ok(())
+        })
+    }
+
     fn all_gather(&mut self, send: &[u8]) -> Result<Vec<Vec<u8>>> {
         let deadline = self.context.deadline;
         self.meet(Call::AllGather, send.len(), deadline, |engine, n_bytes| {
@@ -240,12 +247,7 @@ impl Communicator for ProcessGroup {
     }
 
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
-        let world_size = self.n_ranks();
-        let distinct: BTreeSet<usize> = ranks.iter().copied().filter(|rank| *rank < world_size).collect();
-        let position = ranks.iter().position(|rank| *rank == self.member);
-        let (Some(position), true) = (position, distinct.len() == ranks.len()) else {
-            return Err(Error::BadSubgroup { ranks: ranks.to_vec(), rank: self.member, world_size });
-        };
+        let position = self.topology().rank_in(ranks)?;
         let of_job: Vec<usize> = ranks.iter().map(|rank| self.ranks[*rank]).collect();
         Ok(self.child(format!("subgroup {of_job:?}"), of_job, position))
     }
@@ -333,11 +335,13 @@ const ALL_GATHER: u64 = 3;
 const ALL_TO_ALL: u64 = 4;
 const BROADCAST: u64 = 5;
 const BARRIER: u64 = 6;
+const DEVICE_SUM: u64 = 7;
 
 fn encode(call: &Call) -> (u64, u64) {
     match *call {
         Call::AllReduceSum { n_values, element } if element == f32::NAME => (SUM_OF_F32, n_values as u64),
         Call::AllReduceSum { n_values, .. } => (SUM_OF_U64, n_values as u64),
+        Call::DeviceSum { n_values } => (DEVICE_SUM, n_values as u64),
         Call::AllGather => (ALL_GATHER, 0),
         Call::AllToAll => (ALL_TO_ALL, 0),
         Call::Broadcast { root } => (BROADCAST, root as u64),
@@ -350,6 +354,7 @@ fn decode(header: &Header) -> Call {
     match header.kind {
         SUM_OF_F32 => Call::AllReduceSum { n_values: argument, element: f32::NAME },
         SUM_OF_U64 => Call::AllReduceSum { n_values: argument, element: u64::NAME },
+        DEVICE_SUM => Call::DeviceSum { n_values: argument },
         ALL_GATHER => Call::AllGather,
         ALL_TO_ALL => Call::AllToAll,
         BROADCAST => Call::Broadcast { root: argument },

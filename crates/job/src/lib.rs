@@ -34,13 +34,12 @@ mod proto;
 mod server;
 mod store;
 mod timing;
-mod tls;
 
 pub use error::JobError;
 pub use exit::{EXIT_FAILED, EXIT_RETRY};
 pub use job::{EngineKind, Job, JobConfig};
+pub use kiln_rpc::Tls;
 pub use launch::{Launch, LaunchError, LaunchFlags, Master, Source};
-pub use tls::Tls;
 
 use server::Server;
 

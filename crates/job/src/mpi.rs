@@ -115,8 +115,7 @@ impl Engine for MpiEngine {
         if recv.is_empty() {
             return Ok(());
         }
-        let nothing = [0; 1];
-        let send = if send.is_empty() { &nothing[..0] } else { send };
+        let send = addressed(send);
         if counts.iter().all(|count| *count == send.len()) {
             self.comm.all_gather_into(send, recv);
         } else {
@@ -128,12 +127,11 @@ impl Engine for MpiEngine {
 
     fn all_to_all(&mut self, send: Parts<'_>, recv: PartsMut<'_>) -> Outcome {
         let ((send_counts, send_displs), (counts, displs)) = (layout(send.counts), layout(recv.counts));
-        // An empty vector's address is 1, which is what Open MPI calls `MPI_IN_PLACE`.
-        let (nothing, mut nowhere) = ([0; 1], [0; 1]);
-        let bytes = if send.bytes.is_empty() { &nothing[..0] } else { send.bytes };
+        // As in `addressed`.
+        let mut nowhere = [0; 1];
         let room = if recv.bytes.is_empty() { &mut nowhere[..0] } else { recv.bytes };
         self.comm.all_to_all_varcount_into(
-            &Partition::new(bytes, send_counts, send_displs),
+            &Partition::new(addressed(send.bytes), send_counts, send_displs),
             &mut PartitionMut::new(room, counts, displs),
         );
         Ok(())
@@ -143,6 +141,11 @@ impl Engine for MpiEngine {
         self.comm.process_at_rank(root as i32).broadcast_into(bytes);
         Ok(())
     }
+}
+
+/// The bytes, at an address that means nothing else: an empty vector's is 1, which is what Open MPI calls `MPI_IN_PLACE`.
+fn addressed(bytes: &[u8]) -> &[u8] {
+    if bytes.is_empty() { &[0][..0] } else { bytes }
 }
 
 /// Counts and places of parts that stand one after the other.

@@ -15,7 +15,6 @@ pub(crate) struct Place(Mutex<Inner>);
 struct Inner {
     step: Option<u64>,
     phase: &'static str,
-    phase_since: Instant,
     /// By the order in which they were entered.
     waits: BTreeMap<u64, Wait>,
     n_waits: u64,
@@ -49,26 +48,15 @@ pub(crate) struct Overdue {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let phase_since = Instant::now();
-        Self(Mutex::new(Inner {
-            step: None,
-            phase: "start",
-            phase_since,
-            waits: BTreeMap::new(),
-            n_waits: 0,
-        }))
+        Self(Mutex::new(Inner { step: None, phase: "start", waits: BTreeMap::new(), n_waits: 0 }))
     }
 
     pub(crate) fn at_step(&self, step: u64) {
-        let mut inner = self.lock();
-        inner.step = Some(step);
-        inner.phase_since = Instant::now();
+        self.lock().step = Some(step);
     }
 
     pub(crate) fn at_phase(&self, phase: &'static str) {
-        let mut inner = self.lock();
-        inner.phase = phase;
-        inner.phase_since = Instant::now();
+        self.lock().phase = phase;
     }
 
     pub(crate) fn step(&self) -> Option<u64> {
@@ -102,15 +90,14 @@ impl Place {
 
     pub(crate) fn doing(&self, now: Instant) -> proto::Doing {
         let inner = self.lock();
-        let ms = |since| now.saturating_duration_since(since).as_millis() as u64;
         let meeting = |wait: &Wait| {
             let Meeting { collective, number, group } = wait.meeting.clone();
-            proto::Meeting { collective, number, group, waited_ms: ms(wait.since) }
+            let waited_ms = now.saturating_duration_since(wait.since).as_millis() as u64;
+            proto::Meeting { collective, number, group, waited_ms }
         };
         proto::Doing {
             step: inner.step,
             phase: inner.phase.to_owned(),
-            phase_ms: ms(inner.phase_since),
             meetings: inner.waits.values().map(meeting).collect(),
         }
     }

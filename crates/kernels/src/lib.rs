@@ -44,6 +44,8 @@ pub mod testing;
 mod upload;
 
 pub use block::DeviceBlock;
+#[cfg(feature = "nccl")]
+pub use cube::NcclSum;
 pub use device::{DeviceError, finish, is_processor, load_on, open_device};
 pub use features::{DeviceFeatures, HitRate};
 pub use graph::DeviceGraph;

@@ -17,6 +17,9 @@ pub enum Error {
         /// How many ranks there are.
         world_size: usize,
     },
+    /// Items that belong to ranks are neither dropped nor repeated.
+    #[error("ranks that take their own items cannot drop or pad them: leave the uneven last step joined")]
+    OwnersNeedJoin,
     /// More worker threads than any machine has a use for.
     #[error("{workers} workers are too many, expected at most {max}")]
     TooManyWorkers {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -138,6 +139,17 @@ impl Pass {
 pub struct ItemSampler {
     items: Arc<[NodeId]>,
     config: ItemSamplerConfig,
+    owners: Option<Owners>,
+}
+
+/// The rank that each item belongs to.
+#[derive(Clone)]
+struct Owners(Arc<dyn Fn(NodeId) -> usize + Send + Sync>);
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Owners")
+    }
 }
 
 impl ItemSampler {
@@ -153,7 +165,21 @@ impl ItemSampler {
         if rank >= world_size {
             return Err(Error::BadShard { rank, world_size });
         }
-        Ok(Self { items: items.into(), config })
+        Ok(Self { items: items.into(), config, owners: None })
+    }
+
+    /// The same batches over all ranks, of which each rank takes the items that it owns, in their order, in training and
+    /// in evaluation: for graphs that are parted among ranks. Steps are the same as without owners, so that training is,
+    /// too, but for the order in which gradients are added up. A rank's batches then vary about
+    /// [`ItemSamplerConfig::batch_size`], as owners of items drawn at random do, and any rank may have none in a step.
+    ///
+    /// # Errors
+    /// [`Error::OwnersNeedJoin`] unless the uneven last step is joined: that of each rank is uneven here.
+    pub fn by_owner(self, owner: impl Fn(NodeId) -> usize + Send + Sync + 'static) -> Result<Self> {
+        match self.config.uneven {
+            Uneven::Join => Ok(Self { owners: Some(Owners(Arc::new(owner))), ..self }),
+            Uneven::Drop | Uneven::Pad => Err(Error::OwnersNeedJoin),
+        }
     }
 
     /// The items in their given order.
@@ -184,7 +210,7 @@ impl ItemSampler {
         if self.config.shuffle && matches!(pass, Pass::Train { .. }) {
             shuffle(Arc::make_mut(&mut order), key.fold(Domain::Host, HOST_ITEM_ORDER));
         }
-        ItemOrder { sampler: Self { items: order, config: self.config }, pass, key }
+        ItemOrder { sampler: Self { items: order, ..self.clone() }, pass, key }
     }
 
     fn items_per_step(&self) -> usize {
@@ -223,7 +249,7 @@ impl ItemOrder {
         self.sampler.items()
     }
 
-    /// This rank's seeds of one step. They may be empty in the last step.
+    /// This rank's seeds of one step. They may be empty in the last step, and with owners in any.
     ///
     /// # Panics
     /// When `step` is not below [`ItemOrder::n_steps`].
@@ -233,6 +259,16 @@ impl ItemOrder {
         let (items, per_step) = (self.items(), self.sampler.items_per_step());
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
+        let batch = |seeds| SeedBatch {
+            step,
+            key: self.key.fold(Domain::Step, step as u64),
+            seeds: Seeds::nodes(seeds),
+        };
+        if let Some(Owners(owner)) = &self.sampler.owners {
+            let rank = self.sampler.config.shard.rank;
+            let of_step = items[start..start + n_of_step].iter().copied();
+            return batch(of_step.filter(|item| owner(*item) == rank).collect());
+        }
         let share = share(self.sampler.n_used(self.pass, n_of_step), self.sampler.config.shard);
         // What lies behind the step's own items pads it: it comes from the start of the order, which may have
         // to be gone through more than once.
@@ -240,7 +276,7 @@ impl ItemOrder {
         let padding = share.start.max(n_of_step)..share.end.max(n_of_step);
         let mut seeds = items[start..][own].to_vec();
         seeds.extend(padding.map(|position| items[(position - n_of_step) % items.len()]));
-        SeedBatch { step, key: self.key.fold(Domain::Step, step as u64), seeds: Seeds::nodes(seeds) }
+        batch(seeds)
     }
 }
 

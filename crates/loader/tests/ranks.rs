@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, EdgeId, NodeId};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard, Uneven};
+use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard, Uneven};
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Scratch};
 use proptest::prelude::*;
 
@@ -253,5 +253,45 @@ proptest! {
             prop_assert_eq!(sizes[0], most, "the first rank has none while another has some");
             prop_assert!(most - least <= usize::from(uneven == Uneven::Join));
         }
+    }
+}
+
+proptest! {
+    /// Ranks that take their own items take, together and in each step, those of one rank with the batch of all, each
+    /// rank in their order.
+    #[test]
+    fn owners_part_the_steps_of_one_rank(
+        n_items in 0usize..300,
+        n_ranks in 1usize..5,
+        batch_size in 1usize..40,
+        drop_last: bool,
+        epoch in 0u64..3,
+    ) {
+        let owner = move |node: NodeId| node.0 as usize * 7 / 3 % n_ranks;
+        let config = ItemSamplerConfig { batch_size, drop_last, ..Default::default() };
+        for pass in [Pass::Train { epoch }, Pass::Evaluate { split: 0 }] {
+            let one = of_rank(n_items, ItemSamplerConfig { batch_size: batch_size * n_ranks, ..config }, pass);
+            for rank in 0..n_ranks {
+                let shard = Shard { rank, world_size: n_ranks };
+                let sampler = ItemSampler::new(nodes(n_items), ItemSamplerConfig { shard, ..config }).unwrap();
+                let order = sampler.by_owner(owner).unwrap().epoch(pass);
+                prop_assert_eq!(order.n_steps(), one.len());
+                for (step, whole) in one.iter().enumerate() {
+                    let own = whole.seeds.as_nodes().iter().copied().filter(|node| owner(*node) == rank);
+                    let got = order.step(step);
+                    prop_assert_eq!(got.seeds.as_nodes(), own.collect::<Vec<_>>());
+                    prop_assert_eq!(got.key, whole.key);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn owners_do_not_drop_or_pad() {
+    for uneven in [Uneven::Drop, Uneven::Pad] {
+        let config = ItemSamplerConfig { uneven, ..Default::default() };
+        let error = ItemSampler::new(nodes(9), config).unwrap().by_owner(|_| 0).unwrap_err();
+        assert!(matches!(error, Error::OwnersNeedJoin), "{error}");
     }
 }

@@ -102,4 +102,7 @@ pub enum Error {
         "the sampler was asked for edge weights, but the graph has none: give them to CscBuilder::weights"
     )]
     NoWeights,
+    /// A sampler whose graph lies elsewhere did not get its edges.
+    #[error(transparent)]
+    Elsewhere(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -21,6 +21,8 @@ pub(crate) struct HopSampler<'a, R> {
     pub(crate) hop: Hop,
     pub(crate) fanout: Fanout,
     pub(crate) weights: EdgeWeights,
+    /// What the graph's nodes are called where draws come from; their own ids, if `None`.
+    pub(crate) names: Option<&'a [NodeId]>,
 }
 
 /// The most destinations of a group.
@@ -102,9 +104,10 @@ impl<R: PickRule> HopSampler<'_, R> {
             Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
             Fanout::UpTo(_) if edges.is_empty() => {}
             Fanout::UpTo(fanout) => {
-                let neighbors = neighbors(self.graph, dst, edges);
+                let name = self.names.map_or(dst, |names| names[dst.index()]);
+                let neighbors = neighbors(self.graph, name, edges);
                 picks.clear();
-                self.rule.pick(neighbors, self.hop.key.node(dst), fanout, picks);
+                self.rule.pick(neighbors, self.hop.key.node(name), fanout, picks);
                 picks.sort();
                 self.take_picks(neighbors, picks.positions(), out)?;
             }

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::hop::HopSampler;
 use crate::{
@@ -27,6 +27,7 @@ pub struct NeighborSampler<R = Uniform> {
     fanouts: Vec<Fanout>,
     rule: R,
     weights: EdgeWeights,
+    names: Option<Buf<NodeId>>,
 }
 
 /// What a sampler's blocks carry for each edge.
@@ -54,7 +55,20 @@ impl NeighborSampler<UniformWithReplacement> {
 impl<R: PickRule> NeighborSampler<R> {
     /// A sampler by the user's own rule.
     pub fn with_rule(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>, rule: R) -> Self {
-        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None }
+        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None, names: None }
+    }
+
+    /// The same sampler over a graph that holds the in-edges of some nodes of a larger one: node `v` here is `names[v]`
+    /// there, which is what rules see and draws belong to. Destinations are nodes here, and sources are what the graph's
+    /// `indices` say, ids of the larger graph as a rule: so a part of a graph gives the edges that the whole one would.
+    ///
+    /// # Panics
+    /// When there is not one name a node.
+    #[must_use]
+    pub fn named(self, names: impl Into<Buf<NodeId>>) -> Self {
+        let names = names.into();
+        assert_eq!(names.len(), self.graph.n_nodes(), "names of the nodes");
+        Self { names: Some(names), ..self }
     }
 
     /// The same sampler, whose blocks carry the graph's edge weights.
@@ -125,7 +139,12 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
         out: &mut Frontier,
     ) -> Result<()> {
         let (graph, rule, fanout) = (&*self.graph, &self.rule, self.fanouts[hop.layer]);
-        HopSampler { graph, rule, hop, fanout, weights: self.weights }.fill(dsts, &mut scratch.picks, out)
+        let names = self.names.as_deref();
+        HopSampler { graph, rule, hop, fanout, weights: self.weights, names }.fill(
+            dsts,
+            &mut scratch.picks,
+            out,
+        )
     }
 }
 

@@ -51,7 +51,10 @@ impl<M: Module, S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> GradientSync<M>
         if travel.is_empty() {
             return Ok(averaged);
         }
-        let sums = (self.sum)(Tensor::cat(travel, 0))?;
+        let bucket = Tensor::cat(travel, 0);
+        let (n_values, mut bucket, mut sums) = (bucket.shape().num_elements(), Some(bucket), None);
+        comm.device_sum(n_values, &mut || sums = bucket.take().map(&mut self.sum))?;
+        let Some(sums) = sums.transpose()? else { return Ok(averaged) };
         let is_any = on_any.collect::<Vec<_>>();
         model.visit(&mut Scatter { sums, start: 0, is_any: is_any.iter(), gradients: &mut averaged });
         Ok(averaged)

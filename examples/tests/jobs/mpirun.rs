@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::run::{
-    self, PROGRAM, alone, flags, learned, next_checkpoint, of_threads, process_of, processes, signal,
-    succeed, until,
+    self, PROGRAM, alone, flags, learned, next_checkpoint, of_threads, over_within, process_of, signal,
+    succeed,
 };
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/launch/mpirun.sh");
@@ -125,17 +125,9 @@ fn a_run_whose_ranks_are_lost_goes_on_to_the_same_weights() {
     let out = folder.path().join("run");
     let job = start(&out, 150, "10");
     for (how, rank, promised) in [("KILL", 2, 5), ("STOP", 1, 10 + 2)] {
-        until("the ranks", || processes(&out).len() == 4);
-        // Ranks that have met are watched; a beat later, what they say is of this start.
-        next_checkpoint(&out);
-        std::thread::sleep(Duration::from_millis(700));
-        let before = processes(&out);
-        signal(process_of(&out, "OMPI_COMM_WORLD_RANK", rank).unwrap(), how);
-        let struck = Instant::now();
-        until("the end of the ranks", || processes(&out).iter().all(|pid| !before.contains(pid)));
-        let took = struck.elapsed();
-        println!("{how}: over after {:.2} s", took.as_secs_f64());
-        assert!(took < Duration::from_secs(promised), "{how}: {took:?}");
+        over_within(Duration::from_secs(promised), &out, || {
+            signal(process_of(&out, "OMPI_COMM_WORLD_RANK", rank).unwrap(), how);
+        });
     }
     let output = job.wait_with_output().unwrap();
     let said = run::text(&output);

@@ -120,3 +120,20 @@ pub(crate) fn next_checkpoint(folder: &Path) {
     let before = written();
     until("a checkpoint", || written().is_some_and(|now| Some(now) != before));
 }
+
+/// Waits until the four ranks of a run have met, strikes, and waits until these processes have ended: sooner than was
+/// promised.
+pub(crate) fn over_within(promised: Duration, folder: &Path, strike: impl FnOnce()) {
+    until("the ranks", || processes(folder).len() == 4);
+    // Ranks that have met are watched; a beat later, what they say is of this start.
+    next_checkpoint(folder);
+    std::thread::sleep(Duration::from_millis(700));
+    let before = processes(folder);
+    assert_eq!(before.len(), 4);
+    strike();
+    let struck = Instant::now();
+    until("the end of the ranks", || processes(folder).iter().all(|pid| !before.contains(pid)));
+    let took = struck.elapsed();
+    println!("over after {:.2} s", took.as_secs_f64());
+    assert!(took < promised, "{took:?}");
+}

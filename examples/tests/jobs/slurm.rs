@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cluster::Cluster;
 use crate::run::{
-    self, PROGRAM, alone, flags, learned, next_checkpoint, of_threads, process_of, processes, signal,
+    self, PROGRAM, alone, flags, learned, next_checkpoint, of_threads, over_within, process_of, signal,
     succeed, until,
 };
 
@@ -115,21 +115,6 @@ fn a_job_whose_time_is_up_goes_on_after_it_is_requeued() {
     assert_eq!(learned(&batch.folder), expected);
 }
 
-/// Waits until all processes of the run that there are now have ended.
-fn over_within(promised: Duration, folder: &Path, strike: impl FnOnce()) {
-    let before = processes(folder);
-    assert_eq!(before.len(), 4);
-    // Ranks that have met are watched; a beat later, what they say is of this run.
-    next_checkpoint(folder);
-    std::thread::sleep(Duration::from_millis(700));
-    strike();
-    let struck = Instant::now();
-    until("the end of the ranks", || processes(folder).iter().all(|pid| !before.contains(pid)));
-    let took = struck.elapsed();
-    println!("over after {:.2} s", took.as_secs_f64());
-    assert!(took < promised, "{took:?}");
-}
-
 /// A rank is killed; then the link of a node is cut, and both sides of it end by themselves. Each time the job is
 /// requeued, and ends with the weights of a run that nothing happened to.
 #[test]
@@ -142,7 +127,6 @@ fn a_job_that_loses_ranks_goes_on_to_the_same_weights() {
         signal(process_of(&batch.folder, "SLURM_PROCID", 1).unwrap(), "KILL");
     });
     batch.go_on();
-    until("the ranks", || processes(&batch.folder).len() == 4);
     over_within(Duration::from_secs(10 + 2), &batch.folder, || cluster.cut(2));
     cluster.mend(2);
     batch.go_on();

@@ -123,12 +123,12 @@ fn report(converted: &Converted) -> String {
     text
 }
 
-fn in_mib(bytes: u64) -> String {
+pub(super) fn in_mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// The most heap that this process has had.
-fn peak_bytes() -> u64 {
+pub(super) fn peak_bytes() -> u64 {
     crate::HEAP.peak_usage() as u64
 }
 

@@ -16,7 +16,7 @@ use kiln_graph::SelfLoops;
 use super::sorting::{Edge, Output, Sorter};
 use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use super::{MOST_OPEN_FILES, Options};
-use crate::format::writer::{BUFFER_BYTES, SetWriter, io_error};
+use crate::array_folder::{BUFFER_BYTES, FolderWriter, io_error};
 use crate::{Error, Result};
 
 /// What reading and writing takes besides the counts and the buckets: a chunk of edges (13 bytes each), the
@@ -52,7 +52,7 @@ pub(super) fn write_csc(
     held_bytes: u64,
     n_nodes: usize,
     options: &Options,
-    set: &mut SetWriter,
+    set: &mut FolderWriter,
 ) -> Result<Written> {
     let mut conversion = Conversion::new(source, held_bytes, n_nodes, options)?;
     conversion.count()?;
@@ -206,7 +206,7 @@ impl<'a> Conversion<'a> {
 
     /// Makes a file for each bucket; a single one needs none. Where the system lets no more files be open, the
     /// buckets without one are left to the next group.
-    fn open_files(&self, buckets: &mut Vec<Bucket>, set: &SetWriter) -> Result<Vec<BucketFile>> {
+    fn open_files(&self, buckets: &mut Vec<Bucket>, set: &FolderWriter) -> Result<Vec<BucketFile>> {
         let mut files: Vec<BucketFile> = Vec::with_capacity(buckets.len());
         let buffer_bytes = (self.room_bytes as usize / buckets.len()).min(BUFFER_BYTES);
         let n_files = if buckets.len() > 1 { buckets.len() } else { 0 };

@@ -5,14 +5,13 @@ use std::path::Path;
 
 use kiln_feature::Labels;
 
+use crate::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use crate::arrays::Array;
 use crate::check::{Place, VALUES_AT_ONCE, bad_dim, check_split};
 use crate::folder::{
     FEATURES, PARTS, check_count, check_n_classes, find, is_there, open_features, open_graph, open_split,
     required,
 };
-use crate::format::manifest::ElementType;
-use crate::format::writer::{ArrayWriter, SetWriter};
 use crate::npy::DType;
 use crate::npz::Npz;
 use crate::stored::{Source, for_each_row};
@@ -42,7 +41,7 @@ pub(crate) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
 pub(super) fn copy_rest(
     folder: &Path,
     n_nodes: usize,
-    set: &mut SetWriter,
+    set: &mut FolderWriter,
     notes: &mut Vec<Note>,
 ) -> Result<Sizes> {
     let names = FEATURES.iter().chain(&["labels.npy"]).chain(PARTS.as_flattened());
@@ -66,7 +65,7 @@ pub(super) fn copy_rest(
 }
 
 /// Copies a topology that is in CSC order already; gives its number of nodes and edges.
-pub(super) fn copy_graph(folder: &Path, set: &mut SetWriter) -> Result<[usize; 2]> {
+pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize; 2]> {
     let indptr = Array::open(required(folder, &["indptr.npy"], "where each node's in-edges start")?)?;
     let Some(n_nodes) = indptr.n_values().checked_sub(1) else {
         return check_count(indptr.path(), "the number of entries", 1, 0).map(|()| [0, 0]);
@@ -87,7 +86,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut SetWriter) -> Result<[usize; 2
 }
 
 /// Copies dense or sparse features; gives the number of columns.
-fn copy_features(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+fn copy_features(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let path = required(folder, &FEATURES, "the features of each node")?;
     let array = Array::open(&path)?;
     if !path.ends_with("features.npy") {
@@ -97,7 +96,7 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<u
 }
 
 /// Copies rows; gives the number of columns.
-fn copy_dense(array: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+fn copy_dense(array: &Array, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let (n_rows, dim) = array.row_shape()?;
     check_count(array.path(), "the number of feature rows", n_nodes, n_rows)?;
     let dtype = match array.dtype() {
@@ -121,7 +120,7 @@ fn copy_dense(array: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usiz
 }
 
 /// Writes the rows of a set as another library stores it; gives the number of columns.
-pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     match features {
         Source::Mapped(array) => copy_dense(array, n_nodes, set),
         Source::Member { archive, name } => copy_dense(&Npz::open(archive)?.array(name)?, n_nodes, set),
@@ -130,7 +129,7 @@ pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut SetWriter
 }
 
 /// Writes the rows of a text file, one after the other.
-fn copy_lines(path: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+fn copy_lines(path: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let start = |dim| set.rows("features.npy", ElementType::F32, dim);
     // How wide the rows are stands in the first of them.
     let mut rows = None;
@@ -146,7 +145,7 @@ fn copy_lines(path: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize>
     Ok(dim)
 }
 
-fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let n_rows = indptr.n_values().saturating_sub(1);
     check_count(indptr.path(), "the number of feature rows", n_nodes, n_rows)?;
     copy_offsets(indptr, "features_indptr.npy", set)?;
@@ -169,7 +168,7 @@ fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut SetWrite
 }
 
 /// Copies the labels; gives the number of classes.
-fn copy_labels(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usize> {
+fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let array = Array::open(required(folder, &["labels.npy"], "the class of each node")?)?;
     array.check_vector()?;
     check_count(array.path(), "the number of labels", n_nodes, array.n_values())?;
@@ -187,7 +186,7 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut SetWriter) -> Result<usi
     check_n_classes(array.path(), (i64::from(largest) + 1).max(0) as u64)
 }
 
-fn copy_offsets(array: &Array, name: &'static str, set: &mut SetWriter) -> Result<()> {
+fn copy_offsets(array: &Array, name: &'static str, set: &mut FolderWriter) -> Result<()> {
     array.check_vector()?;
     if !matches!(array.dtype(), DType::I32 | DType::U32 | DType::I64 | DType::U64) {
         return Err(array.wrong_type("<i8 or <u8"));
@@ -208,13 +207,13 @@ fn copy_integers<T: bytemuck::Pod>(
 }
 
 /// Copies an array of one dimension and of the very element type that is written.
-fn copy_vector(array: &Array, name: &'static str, dtype: ElementType, set: &mut SetWriter) -> Result<()> {
+fn copy_vector(array: &Array, name: &'static str, dtype: ElementType, set: &mut FolderWriter) -> Result<()> {
     array.check_vector()?;
     copy_values(array, set.vector(name, dtype)?, set)
 }
 
 /// Copies an array of the very element type that is written.
-fn copy_values(array: &Array, mut to: ArrayWriter, set: &mut SetWriter) -> Result<()> {
+fn copy_values(array: &Array, mut to: ArrayWriter, set: &mut FolderWriter) -> Result<()> {
     if array.dtype() != to.dtype().stored_as() {
         return Err(array.wrong_type(to.dtype().stored_as().descr()));
     }

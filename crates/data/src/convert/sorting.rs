@@ -6,8 +6,7 @@ use kiln_graph::{Duplicates, SelfLoops};
 
 use super::Options;
 use super::source::EdgeData;
-use crate::format::manifest::ElementType;
-use crate::format::writer::{ArrayWriter, SetWriter};
+use crate::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use crate::{Error, Result};
 
 /// An edge of the graph.
@@ -193,7 +192,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn create(set: &SetWriter, data: EdgeData) -> Result<Self> {
+    pub(super) fn create(set: &FolderWriter, data: EdgeData) -> Result<Self> {
         let weights = data.weights.then(|| set.vector("weights.npy", ElementType::F32));
         let edge_types = data.edge_types.then(|| set.vector("edge_types.npy", ElementType::U8));
         Ok(Self {
@@ -219,7 +218,7 @@ impl Output {
     }
 
     /// Finishes the arrays and writes where each node's edges start; gives the number of edges.
-    pub(super) fn finish(self, ends: &[u64], set: &mut SetWriter) -> Result<usize> {
+    pub(super) fn finish(self, ends: &[u64], set: &mut FolderWriter) -> Result<usize> {
         let n_edges = self.n_edges();
         set.add(self.indices)?;
         for array in [self.weights, self.edge_types].into_iter().flatten() {

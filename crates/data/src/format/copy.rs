@@ -1,22 +1,19 @@
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::manifest::{Manifest, file_names};
-use super::names_to_write;
 use super::set::Set;
-use super::verify::check_hashes;
-use super::writer::SetWriter;
 use crate::Result;
+use crate::array_folder::{Entries, FolderWriter, class_names_to_write};
 
 /// Copies a set in kiln's form, also a graph alone; gives its number of nodes and edges. The hashes of the copy
 /// are made anew, so those of the source are checked first: damage must not get a sound hash.
 pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
-    let mut to = SetWriter::create(out)?;
+    let mut to = FolderWriter::create(out)?;
     let set = Set::open(folder)?;
-    check_hashes(folder, &set.manifest)?;
+    set.arrays.verify_hashes()?;
     set.check()?;
     for name in file_names() {
-        let (Some(array), Some(entry)) = (set.array(name), set.manifest.files.get(name)) else {
+        let (Some(array), Some(entry)) = (set.arrays.array(name), set.manifest.files.get(name)) else {
             continue;
         };
         let mut copy = match entry.shape[..] {
@@ -27,8 +24,8 @@ pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
         to.add(copy)?;
     }
     let manifest = set.manifest;
-    let class_names = names_to_write(&manifest.class_names, manifest.n_classes.unwrap_or(0));
+    let class_names = class_names_to_write(&manifest.class_names, manifest.n_classes.unwrap_or(0));
     let (n_nodes, n_edges) = (manifest.n_nodes, manifest.n_edges);
-    to.commit(Manifest { class_names, files: BTreeMap::new(), ..manifest })?;
+    Manifest { class_names, files: Entries::new(), ..manifest }.commit(to)?;
     Ok([n_nodes, n_edges])
 }

@@ -1,28 +1,22 @@
 //! `kiln.json`: what a set is and what its files hold.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use kiln_feature::MAX_DIM;
-use kiln_graph::open_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::folder::{check_n_classes, is_there};
+use crate::Result;
+use crate::array_folder::{
+    ElementType, Entries, Entry, FEATURES, FolderWriter, Known, bad, bad_entry, check_class_names,
+    check_entries, check_together, check_unlisted, read_manifest,
+};
 use crate::hash::hex;
-use crate::npy::DType;
-use crate::{Error, Result};
 
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "kiln.json";
 
 /// The version of the form that is written, and the only one that is read.
 pub(crate) const VERSION: u32 = 1;
-
-/// The longest that a manifest may be.
-const MAX_BYTES: usize = 16 << 20;
 
 /// Everything about a set but its arrays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,63 +36,10 @@ pub(crate) struct Manifest {
     /// By edge type; empty where they have no names.
     pub(crate) edge_type_names: Vec<String>,
     /// By file name.
-    pub(crate) files: BTreeMap<String, Entry>,
+    pub(crate) files: Entries,
 }
 
-/// What the manifest says of one array.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Entry {
-    pub(crate) dtype: ElementType,
-    pub(crate) shape: Vec<usize>,
-    /// Of the whole file, in lower-case hexadecimal.
-    pub(crate) sha256: String,
-}
-
-/// What an array consists of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ElementType {
-    U8,
-    U32,
-    U64,
-    I32,
-    F16,
-    /// NumPy has no such type: the file says `<u2`, the manifest what the bits mean.
-    BF16,
-    F32,
-}
-
-impl ElementType {
-    /// What the file's own header says.
-    pub(crate) fn stored_as(self) -> DType {
-        match self {
-            Self::U8 => DType::U8,
-            Self::U32 => DType::U32,
-            Self::U64 => DType::U64,
-            Self::I32 => DType::I32,
-            Self::F16 => DType::F16,
-            Self::BF16 => DType::U16,
-            Self::F32 => DType::F32,
-        }
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::U8 => "u8",
-            Self::U32 => "u32",
-            Self::U64 => "u64",
-            Self::I32 => "i32",
-            Self::F16 => "f16",
-            Self::BF16 => "bf16",
-            Self::F32 => "f32",
-        })
-    }
-}
-
-/// What a file of the form is for.
+/// What a file of the form is for; the files of features are told apart by [`FEATURES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// Every set has it.
@@ -107,81 +48,51 @@ enum Need {
     ForNodes,
     /// It may be there.
     Optional,
-    /// Dense or sparse features: one of the two, but for a graph alone.
-    Features,
 }
 
 /// How long an array is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum Length {
     NodesAndOne,
     Nodes,
     Edges,
-    /// `[n_nodes, dim]`.
-    Rows,
-    /// One dimension of any length.
     Any,
 }
 
-/// One file of the form.
-#[derive(Debug)]
-struct Known {
-    name: &'static str,
-    types: &'static [ElementType],
-    shape: Shape,
-    need: Need,
-}
+use ElementType::{F32, I32, U8, U32, U64};
 
-use ElementType::{BF16, F16, F32, I32, U8, U32, U64};
-
-#[rustfmt::skip]
-const KNOWN: [Known; 14] = [
-    Known { name: "indptr.npy", types: &[U64], shape: Shape::NodesAndOne, need: Need::Always },
-    Known { name: "indices.npy", types: &[U32], shape: Shape::Edges, need: Need::Always },
-    Known { name: "weights.npy", types: &[F32], shape: Shape::Edges, need: Need::Optional },
-    Known { name: "edge_types.npy", types: &[U8], shape: Shape::Edges, need: Need::Optional },
-    Known { name: "features.npy", types: &[F32, F16, BF16], shape: Shape::Rows, need: Need::Features },
-    Known { name: "features_indptr.npy", types: &[U64], shape: Shape::NodesAndOne, need: Need::Features },
-    Known { name: "features_indices.npy", types: &[U32], shape: Shape::Any, need: Need::Features },
-    Known { name: "features_data.npy", types: &[F32], shape: Shape::Any, need: Need::Features },
-    Known { name: "labels.npy", types: &[I32], shape: Shape::Nodes, need: Need::ForNodes },
-    Known { name: "train.npy", types: &[U32], shape: Shape::Any, need: Need::ForNodes },
-    Known { name: "val.npy", types: &[U32], shape: Shape::Any, need: Need::ForNodes },
-    Known { name: "test.npy", types: &[U32], shape: Shape::Any, need: Need::ForNodes },
-    Known { name: "names_text.npy", types: &[U8], shape: Shape::Any, need: Need::Optional },
-    Known { name: "names_ends.npy", types: &[U32], shape: Shape::Nodes, need: Need::Optional },
+/// The files of the form, but for those of features.
+const KNOWN: [(&str, &[ElementType], Length, Need); 10] = [
+    ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
+    ("indices.npy", &[U32], Length::Edges, Need::Always),
+    ("weights.npy", &[F32], Length::Edges, Need::Optional),
+    ("edge_types.npy", &[U8], Length::Edges, Need::Optional),
+    ("labels.npy", &[I32], Length::Nodes, Need::ForNodes),
+    ("train.npy", &[U32], Length::Any, Need::ForNodes),
+    ("val.npy", &[U32], Length::Any, Need::ForNodes),
+    ("test.npy", &[U32], Length::Any, Need::ForNodes),
+    ("names_text.npy", &[U8], Length::Any, Need::Optional),
+    ("names_ends.npy", &[U32], Length::Nodes, Need::Optional),
 ];
 
 /// Files that come together or not at all.
-const SPARSE: [&str; 3] = ["features_indptr.npy", "features_indices.npy", "features_data.npy"];
 const NAMES: [&str; 2] = ["names_text.npy", "names_ends.npy"];
 
 impl Manifest {
     /// Reads the manifest of a folder and checks that it contradicts neither itself nor the form.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            format: u32,
-        }
-        let path = folder.join(FILE_NAME);
-        let bytes = read_bytes(&path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound if !is_there(&path) => Error::Missing {
-                folder: folder.to_owned(),
-                expected: format!("{FILE_NAME} (the manifest of a set in kiln's own form)"),
-            },
-            _ => Error::Io { path: path.clone(), source },
-        })?;
-        check_length(&path, &bytes)?;
-        let bad = |source| Error::Manifest { path: path.clone(), source };
-        // Another version may have other keys, so its number is read alone.
-        let Versioned { format } = serde_json::from_slice(&bytes).map_err(bad)?;
-        if format != VERSION {
-            return Err(Error::Format { path, expected: VERSION, got: format });
-        }
-        let manifest: Self = serde_json::from_slice(&bytes).map_err(bad)?;
+        let path = path_in(folder);
+        let manifest: Self = read_manifest(&path, VERSION, "the manifest of a set in kiln's own form")?;
         manifest.check(&path)?;
-        manifest.check_unlisted(folder, &path)?;
+        check_unlisted(&path, &manifest.files, file_names())?;
         Ok(manifest)
+    }
+
+    /// Writes the manifest of what was written, and gives the folder its name.
+    pub(crate) fn commit(self, folder: FolderWriter) -> Result<()> {
+        let manifest = Self { files: folder.entries().clone(), ..self };
+        manifest.check(&path_in(folder.folder()))?;
+        folder.commit_with(FILE_NAME, &manifest)
     }
 
     /// See [`format::hash`](super::hash).
@@ -201,14 +112,6 @@ impl Manifest {
         hex(hasher)
     }
 
-    /// The bytes of the file at `path`.
-    pub(crate) fn to_bytes(&self, path: &Path) -> Result<Vec<u8>> {
-        let mut bytes = serde_json::to_vec_pretty(self).expect("a manifest should be JSON");
-        bytes.push(b'\n');
-        check_length(path, &bytes)?;
-        Ok(bytes)
-    }
-
     /// Whether there is nothing but the topology.
     pub(crate) fn is_graph_alone(&self) -> bool {
         self.dim.is_none()
@@ -216,140 +119,56 @@ impl Manifest {
 
     /// Checks the counts, that each entry is one of the form and of the shape that the counts ask for, and
     /// that none is missing.
-    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+    fn check(&self, path: &Path) -> Result<()> {
         self.check_counts(path)?;
-        for (name, entry) in &self.files {
-            self.check_entry(path, name, entry)?;
+        let (known, features) = (self.known(), FEATURES.known(self.n_nodes, self.dim.unwrap_or(0)));
+        if self.is_graph_alone() {
+            let for_nodes = KNOWN.iter().filter(|(.., need)| *need == Need::ForNodes).map(|known| known.0);
+            let mut alone = for_nodes.chain(features.iter().map(|known| known.name));
+            if let Some(name) = alone.find(|name| self.files.contains_key(*name)) {
+                return Err(bad_entry(path, name, "", "absent, as dim is null", "an entry"));
+            }
         }
-        self.check_groups(path)
+        check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
+        FEATURES.check(path, &self.files, !self.is_graph_alone())?;
+        check_together(path, &self.files, &NAMES)
     }
 
     /// Checks that the counts and names fit each other.
     pub(crate) fn check_counts(&self, path: &Path) -> Result<()> {
-        let bad = |key: &str, expected: String, found: String| {
-            Err(Error::Metadata { path: path.to_owned(), key: key.to_owned(), expected, found })
-        };
-        match (self.dim, self.n_classes) {
-            (Some(dim), _) if !(1..=MAX_DIM).contains(&dim) => {
-                return bad("dim", format!("1 to {MAX_DIM}"), dim.to_string());
-            }
-            (Some(_), None) => return bad("n_classes", "a number, as dim is".into(), "null".into()),
-            (None, Some(n)) => return bad("n_classes", "null, as dim is".into(), n.to_string()),
-            _ => {}
-        }
         let n_classes = self.n_classes.unwrap_or(0);
-        check_n_classes(path, n_classes as u64)?;
-        let n_names = self.class_names.len();
-        if n_names != 0 && n_names != n_classes {
-            return bad("class_names", format!("{n_classes} names or none"), format!("{n_names} names"));
+        match (self.dim, self.n_classes) {
+            (Some(_), None) => return Err(bad(path, "n_classes", "a number, as dim is", "null")),
+            (None, Some(n)) => return Err(bad(path, "n_classes", "null, as dim is", n)),
+            _ => check_class_names(path, self.dim, n_classes, &self.class_names)?,
         }
         if self.edge_type_names.len() > 256 {
             let found = format!("{} names", self.edge_type_names.len());
-            return bad("edge_type_names", "at most 256 names".into(), found);
+            return Err(bad(path, "edge_type_names", "at most 256 names", found));
         }
         Ok(())
     }
 
-    fn check_entry(&self, path: &Path, name: &str, entry: &Entry) -> Result<()> {
-        let bad = |key: &str, expected: String, found: String| {
-            let key = format!("files.{name}{key}");
-            Err(Error::Metadata { path: path.to_owned(), key, expected, found })
-        };
-        let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
-            return bad("", "a file of the form (docs/format.md)".into(), "none".into());
-        };
-        if self.is_graph_alone() && matches!(known.need, Need::ForNodes | Need::Features) {
-            return bad("", "absent, as dim is null".into(), "an entry".into());
-        }
-        if !known.types.contains(&entry.dtype) {
-            let expected: Vec<String> = known.types.iter().map(ToString::to_string).collect();
-            return bad(".dtype", expected.join(" or "), entry.dtype.to_string());
-        }
-        let expected = match known.shape {
-            Shape::NodesAndOne => vec![self.n_nodes.saturating_add(1)],
-            Shape::Nodes => vec![self.n_nodes],
-            Shape::Edges => vec![self.n_edges],
-            Shape::Rows => vec![self.n_nodes, self.dim.unwrap_or(0)],
-            Shape::Any => match entry.shape[..] {
-                [_] => entry.shape.clone(),
-                _ => return bad(".shape", "one dimension".into(), format!("{:?}", entry.shape)),
+    /// The files of the form, of the lengths that the counts ask for.
+    fn known(&self) -> [Known; 10] {
+        KNOWN.map(|(name, types, length, need)| Known {
+            name,
+            types,
+            shape: match length {
+                Length::NodesAndOne => Some(vec![self.n_nodes.saturating_add(1)]),
+                Length::Nodes => Some(vec![self.n_nodes]),
+                Length::Edges => Some(vec![self.n_edges]),
+                Length::Any => None,
             },
-        };
-        if entry.shape != expected {
-            return bad(".shape", format!("{expected:?}"), format!("{:?}", entry.shape));
-        }
-        Ok(())
+            is_needed: need == Need::Always || need == Need::ForNodes && !self.is_graph_alone(),
+        })
     }
-
-    /// Checks that no file is missing that a set needs, and that features stand in one form only.
-    fn check_groups(&self, path: &Path) -> Result<()> {
-        let has = |name: &str| self.files.contains_key(name);
-        let missing = |name: &str| {
-            let (key, expected) = ("files".to_owned(), format!("an entry {name}"));
-            Err(Error::Metadata { path: path.to_owned(), key, expected, found: "none".into() })
-        };
-        let is_needed = |need| need == Need::Always || need == Need::ForNodes && !self.is_graph_alone();
-        if let Some(known) = KNOWN.iter().find(|known| is_needed(known.need) && !has(known.name)) {
-            return missing(known.name);
-        }
-        let groups = [(&SPARSE[..], !self.is_graph_alone() && !has("features.npy")), (&NAMES[..], false)];
-        for (group, is_needed) in groups {
-            let n_there = group.iter().filter(|name| has(name)).count();
-            if let Some(name) = group.iter().find(|name| !has(name))
-                && (is_needed || n_there > 0)
-            {
-                return missing(if n_there == 0 { "features.npy" } else { name });
-            }
-        }
-        if has("features.npy") && has(SPARSE[0]) {
-            return Err(Error::Metadata {
-                path: path.to_owned(),
-                key: "files".into(),
-                expected: format!("features.npy or {}", SPARSE[0]),
-                found: "both".into(),
-            });
-        }
-        Ok(())
-    }
-
-    /// An array that is there but not listed would be taken for part of the set by other readers.
-    fn check_unlisted(&self, folder: &Path, path: &Path) -> Result<()> {
-        let is_unlisted =
-            |known: &&Known| !self.files.contains_key(known.name) && is_there(&folder.join(known.name));
-        match KNOWN.iter().find(is_unlisted) {
-            None => Ok(()),
-            Some(Known { name, .. }) => Err(Error::Metadata {
-                path: path.to_owned(),
-                key: format!("files.{name}"),
-                expected: "an entry, since the file is there".into(),
-                found: "none".into(),
-            }),
-        }
-    }
-}
-
-/// The bytes of a file; of a longer one than a manifest may be, one more than that.
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open_file(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn check_length(path: &Path, bytes: &[u8]) -> Result<()> {
-    if bytes.len() > MAX_BYTES {
-        return Err(Error::Metadata {
-            path: path.to_owned(),
-            key: "its length".into(),
-            expected: format!("at most {MAX_BYTES} bytes: give classes and edge types shorter names or none"),
-            found: "more".into(),
-        });
-    }
-    Ok(())
 }
 
 /// The names of the arrays that a set may have.
 pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().map(|known| known.name)
+    let features = [FEATURES.dense].into_iter().chain(FEATURES.sparse);
+    KNOWN.iter().map(|known| known.0).chain(features)
 }
 
 /// Where the manifest of a folder would be.

@@ -1,11 +1,10 @@
 use std::path::Path;
 
-use super::manifest::{self, Manifest};
+use super::manifest;
 use super::set::Set;
-use super::writer::sha256;
 use crate::check::{Place, check_graph, check_split, check_values};
 use crate::folder::is_there;
-use crate::{Error, Note, Result, npy};
+use crate::{Note, Result, npy};
 
 /// What [`verify`] found to be sound.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +27,8 @@ pub struct Verified {
 /// Arrays that [`npy::open`] copies are copied here too; otherwise memory does not grow with the set.
 ///
 /// # Errors
-/// Those of [`open`](super::open) or [`npy::open`]; [`Error::HashMismatch`] for a file that is not the one
-/// that was written; [`Error::BadValue`] with the file and the position of the first value that cannot be.
+/// Those of [`open`](super::open) or [`npy::open`]; [`Error::HashMismatch`](crate::Error::HashMismatch) for a file that is not the one
+/// that was written; [`Error::BadValue`](crate::Error::BadValue) with the file and the position of the first value that cannot be.
 pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
     let folder = folder.as_ref();
     let place = Place::Folder(folder);
@@ -41,10 +40,10 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
         return Ok(Verified { n_nodes, n_edges, n_hashed: 0, notes: std::mem::take(&mut data.notes) });
     }
     let set = Set::open(folder)?;
-    check_hashes(folder, &set.manifest)?;
+    set.arrays.verify_hashes()?;
     let mut notes = Vec::new();
     let graph = if set.manifest.is_graph_alone() {
-        let graph = set.graph()?;
+        let graph = set.arrays.graph()?;
         check_graph(&graph, &set.manifest.edge_type_names, place)?;
         graph
     } else {
@@ -55,16 +54,4 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
     };
     let (n_nodes, n_edges) = (graph.n_nodes(), graph.n_edges());
     Ok(Verified { n_nodes, n_edges, n_hashed: set.manifest.files.len(), notes })
-}
-
-/// Checks that each file is the one that the manifest was written for.
-pub(super) fn check_hashes(folder: &Path, manifest: &Manifest) -> Result<()> {
-    for (name, entry) in &manifest.files {
-        let path = folder.join(name);
-        let got = sha256(&path)?;
-        if got != entry.sha256 {
-            return Err(Error::HashMismatch { path, expected: entry.sha256.clone(), got });
-        }
-    }
-    Ok(())
 }

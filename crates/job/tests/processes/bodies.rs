@@ -55,6 +55,14 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
             }
             meet(&mut *comm, u64::MAX)
         }
+        "device" => {
+            meet(&mut *comm, 3)?;
+            comm.at_step(3);
+            let mut n_sums = 0;
+            comm.device_sum(5, &mut || n_sums += 1)?;
+            println!("{n_sums} sums");
+            Ok(comm.device_sum(5, &mut || std::thread::sleep(Duration::from_secs(60)))?)
+        }
         _ => bail!("there is no body `{name}`"),
     }
 }

@@ -199,6 +199,15 @@ fn a_rank_that_does_not_come_ends_the_job() {
     }
 }
 
+/// A sum that something else makes, which never ends on any rank.
+#[test]
+fn a_device_sum_that_does_not_end_ends_the_job() {
+    let ended = Job::start(engines()[0], 2, "device", &[("KILN_TEST_DEADLINE", "3")]).wait();
+    ended.check_all(75);
+    ended.expect("1 sums");
+    ended.expect("has waited in device_sum of 5 f32 (collective 5 of channel \"job\") for 3.");
+}
+
 #[test]
 fn processes_that_were_started_differently_are_refused() {
     let mut job = Job::prepare(2, "value");
@@ -287,6 +296,6 @@ fn nobody_waits_for_ever_for_those_who_never_start() {
     job.spawn(1, &[("KILN_TEST_JOIN", "2")]);
     let ended = job.wait();
     ended.check_all(75);
-    ended.expect("rank 0 does not answer at 127.0.0.1:");
+    ended.expect("rank 0: nobody answers at 127.0.0.1:");
     assert!(Duration::from_secs(2) < DEADLINE);
 }

@@ -139,14 +139,19 @@ impl Job {
     /// Waits until the job is at the step, and sends the signal to the process of a rank; returns its number.
     pub(crate) fn kill_at_step(&mut self, step: u64, rank: usize, signal: &str) -> u32 {
         self.wait_for(&format!("step {step}"));
-        let said = format!("rank {rank} is process ");
-        let pid =
-            self.seen.iter().find_map(|line| line.split_once(&said)).map(|(_, pid)| pid.trim().to_owned());
+        let pid = self.pid(rank);
         let pid = pid.unwrap_or_else(|| panic!("rank {rank} did not say its number: {:#?}", self.seen));
-        let status = Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap();
+        let status = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().unwrap();
         assert!(status.success());
         (self.victim, self.struck) = (Some(rank), Some(Instant::now()));
-        pid.parse().unwrap()
+        pid
+    }
+
+    /// The number of a rank's process, once it has said it.
+    fn pid(&self, rank: usize) -> Option<u32> {
+        let said = format!("rank {rank} is process ");
+        let (_, pid) = self.seen.iter().find_map(|line| line.split_once(&said))?;
+        pid.trim().parse().ok()
     }
 
     /// Sends a signal to a process that the test has started.
@@ -186,11 +191,12 @@ impl Job {
                 *status = status.or(process.try_wait().unwrap());
             }
             let mut alive = statuses.iter().enumerate().filter(|(_, status)| status.is_none());
-            if alive.all(|(rank, _)| Some(rank) == victim) {
+            let is_over = alive.all(|(rank, _)| Some(rank) == victim);
+            if is_over || self.ranks_of_mpirun_have_ended() {
                 took.get_or_insert_with(|| started.elapsed());
             }
             // Somebody hangs, or is the one that was stopped.
-            if DEADLINE * 2 < started.elapsed() || took.is_some() {
+            if DEADLINE * 2 < started.elapsed() || is_over {
                 self.processes.iter_mut().zip(&statuses).filter(|(_, status)| status.is_none()).for_each(
                     |(process, _)| {
                         let _ = process.kill();
@@ -209,6 +215,20 @@ impl Job {
         let took = took.unwrap_or_else(|| started.elapsed());
         Ended { statuses, lines, engine: self.engine, took }
     }
+
+    /// Whether all of them have said their numbers and ended, but for one that a test has struck. `mpirun` itself ends up
+    /// to two seconds later, of which it sleeps most.
+    fn ranks_of_mpirun_have_ended(&mut self) -> bool {
+        self.seen.extend(self.lines.try_iter());
+        let mut others = (0..self.n_ranks).filter(|rank| Some(*rank) != self.victim);
+        self.engine == Engine::Mpi && others.all(|rank| self.pid(rank).is_some_and(has_ended))
+    }
+}
+
+/// Whether there is no such process, or nothing is left of it but its status.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.ok().and_then(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('Z'))).unwrap_or(true)
 }
 
 impl Ended {

@@ -11,6 +11,8 @@ mod edge_dots;
 mod features;
 mod graph;
 mod launch;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod philox;
 mod pick;
 mod relabel;
@@ -21,6 +23,8 @@ mod segment_sum;
 pub(crate) use by_source::Transposed;
 pub(crate) use features::{FeatureRows, row_bytes};
 pub(crate) use graph::{Graph, HopArrays, HopError, anchor, float_tensor, int_tensor};
+#[cfg(feature = "nccl")]
+pub use nccl::NcclSum;
 
 use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;

@@ -1,16 +1,18 @@
-//! A set on its way to the disk: everything goes to an unfinished folder beside the target, which gets its
+//! A folder on its way to the disk: everything goes to an unfinished folder beside the target, which gets its
 //! name in one step at the end.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
+use kiln_feature::RowBuf;
 use kiln_graph::open_file;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::manifest::{ElementType, Entry, FILE_NAME, Manifest};
+use super::manifest::manifest_bytes;
+use super::{ElementType, Entries, Entry};
 use crate::folder::is_there;
 use crate::hash::hex;
 use crate::{Error, Result, npy};
@@ -22,22 +24,26 @@ const HEADER_BYTES: usize = 128;
 /// Bytes that are written or read at a time.
 pub(crate) const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes a set: arrays first, the manifest last, then one rename. Until [`SetWriter::commit`] has returned,
-/// the target is as it was; dropping the writer removes what it wrote.
+/// Writes a folder: arrays first, the manifest last, then one rename. Until it was committed, the target is as
+/// it was; dropping the writer removes what it wrote.
+///
+/// A folder of folders is written by one writer for the whole, and others in its [`folder`](Self::folder), which
+/// are committed before it.
 #[derive(Debug)]
-pub(crate) struct SetWriter {
+pub struct FolderWriter {
     target: PathBuf,
     folder: PathBuf,
-    files: BTreeMap<String, Entry>,
+    entries: Entries,
     is_committed: bool,
 }
 
-impl SetWriter {
+impl FolderWriter {
     /// Makes an unfinished folder beside `target`, and the folders above it.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] unless `target` is absent or an empty folder, [`Error::Io`].
-    pub(crate) fn create(target: &Path) -> Result<Self> {
+    pub fn create(target: impl AsRef<Path>) -> Result<Self> {
+        let target = target.as_ref();
         // Only an absolute path has a folder above it and a name in each case, as `.` has not.
         let target = match target.canonicalize() {
             Ok(target) => target,
@@ -66,7 +72,7 @@ impl SetWriter {
             unfinished.push(format!(".unfinished-{}-{attempt}", std::process::id()));
             let folder = parent.join(unfinished);
             match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Self { target, folder, files: BTreeMap::new(), is_committed: false }),
+                Ok(()) => return Ok(Self { target, folder, entries: Entries::new(), is_committed: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io_error(&folder)(error)),
             }
@@ -74,43 +80,77 @@ impl SetWriter {
         unreachable!("there are fewer folders than numbers")
     }
 
-    /// Where the files are until the end; what else is put there must be gone before the set is committed.
-    pub(crate) fn folder(&self) -> &Path {
+    /// Where the files are until the end; what else is put there and must not stay must be gone before the folder is
+    /// committed.
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
+    /// The arrays that are finished.
+    pub fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
     /// Starts an array of one dimension.
-    pub(crate) fn vector(&self, name: &'static str, dtype: ElementType) -> Result<ArrayWriter> {
+    ///
+    /// # Errors
+    /// [`Error::Io`], also for a name that is there already.
+    pub fn vector(&self, name: &'static str, dtype: ElementType) -> Result<ArrayWriter> {
         ArrayWriter::create(self.folder.join(name), name, dtype, None)
     }
 
     /// Starts an array of rows of `dim` columns.
-    pub(crate) fn rows(&self, name: &'static str, dtype: ElementType, dim: usize) -> Result<ArrayWriter> {
+    ///
+    /// # Errors
+    /// As [`FolderWriter::vector`].
+    pub fn rows(&self, name: &'static str, dtype: ElementType, dim: usize) -> Result<ArrayWriter> {
         ArrayWriter::create(self.folder.join(name), name, dtype, Some(dim))
     }
 
     /// Finishes an array, which is then on the disk.
-    pub(crate) fn add(&mut self, array: ArrayWriter) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    ///
+    /// # Panics
+    /// When what was pushed is not a whole number of rows.
+    pub fn add(&mut self, array: ArrayWriter) -> Result<()> {
         let name = array.name.to_owned();
-        self.files.insert(name, array.finish()?);
+        self.entries.insert(name, array.finish()?);
         Ok(())
     }
 
     /// Writes a whole array that is there already.
-    pub(crate) fn put<T: Pod>(&mut self, name: &'static str, dtype: ElementType, values: &[T]) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`FolderWriter::vector`].
+    ///
+    /// # Panics
+    /// When an element of `dtype` has not the bytes of a `T`.
+    pub fn put<T: Pod>(&mut self, name: &'static str, dtype: ElementType, values: &[T]) -> Result<()> {
         let mut array = self.vector(name, dtype)?;
         array.push(values)?;
         self.add(array)
     }
 
-    /// Writes the manifest, whose `files` are filled in here, and gives the folder its name.
-    pub(crate) fn commit(mut self, mut manifest: Manifest) -> Result<()> {
-        manifest.files = std::mem::take(&mut self.files);
-        let path = self.folder.join(FILE_NAME);
-        manifest.check(&path)?;
-        let bytes = manifest.to_bytes(&path)?;
+    /// Writes the manifest, which should hold the [`entries`](Self::entries), and gives the folder its name.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] where the target was filled meanwhile, [`Error::Metadata`] for a manifest of more than
+    /// 16 MiB, [`Error::Io`].
+    pub fn commit_with(self, name: &str, manifest: &impl Serialize) -> Result<()> {
+        let path = self.folder.join(name);
+        let bytes = manifest_bytes(&path, manifest)?;
         let mut file = File::create_new(&path).map_err(io_error(&path))?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
+        self.commit()
+    }
+
+    /// Gives the folder its name.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] where the target was filled meanwhile, [`Error::Io`].
+    pub fn commit(mut self) -> Result<()> {
         sync_folder(&self.folder)?;
         // An empty folder gives way to the new one; one that was filled meanwhile does not.
         fs::rename(&self.folder, &self.target).map_err(|source| match source.kind() {
@@ -124,7 +164,7 @@ impl SetWriter {
     }
 }
 
-impl Drop for SetWriter {
+impl Drop for FolderWriter {
     fn drop(&mut self) {
         if !self.is_committed {
             // Nobody is left to be told; what stays behind has a name that says what it is.
@@ -135,7 +175,7 @@ impl Drop for SetWriter {
 
 /// An `.npy` file that grows; its length need not be known before it ends.
 #[derive(Debug)]
-pub(crate) struct ArrayWriter {
+pub struct ArrayWriter {
     path: PathBuf,
     name: &'static str,
     dtype: ElementType,
@@ -154,7 +194,13 @@ impl ArrayWriter {
     }
 
     /// Appends values.
-    pub(crate) fn push<T: Pod>(&mut self, values: &[T]) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    ///
+    /// # Panics
+    /// When an element of the array has not the bytes of a `T`.
+    pub fn push<T: Pod>(&mut self, values: &[T]) -> Result<()> {
         assert_eq!(
             size_of::<T>(),
             self.dtype.stored_as().bytes(),
@@ -166,8 +212,30 @@ impl ArrayWriter {
         self.file.write_all(bytemuck::cast_slice(values)).map_err(io_error(&self.path))
     }
 
+    /// Appends rows as a feature source gave them.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`] for rows of another element type than the array's, [`Error::Io`].
+    pub fn push_rows(&mut self, rows: &RowBuf) -> Result<()> {
+        if ElementType::of_rows(rows.row_type())? != self.dtype {
+            return Err(Error::unknown_row_type(rows.row_type()));
+        }
+        match rows {
+            RowBuf::F32(values) => self.push(values),
+            RowBuf::F16(values) => self.push(values),
+            RowBuf::BF16(values) => self.push(values),
+            other => Err(Error::unknown_row_type(other.row_type())),
+        }
+    }
+
     /// Appends values as they are stored.
-    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    ///
+    /// # Panics
+    /// When these are no whole number of elements.
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let value_bytes = self.dtype.stored_as().bytes();
         assert!(bytes.len().is_multiple_of(value_bytes), "{} bytes of {}", bytes.len(), self.dtype);
         self.n_values += bytes.len() / value_bytes;
@@ -175,12 +243,12 @@ impl ArrayWriter {
     }
 
     /// What the array consists of.
-    pub(crate) fn dtype(&self) -> ElementType {
+    pub fn dtype(&self) -> ElementType {
         self.dtype
     }
 
     /// Number of values so far.
-    pub(crate) fn n_values(&self) -> usize {
+    pub fn n_values(&self) -> usize {
         self.n_values
     }
 
@@ -207,7 +275,7 @@ impl ArrayWriter {
 }
 
 /// The SHA-256 of a file, in lower-case hexadecimal.
-pub(crate) fn sha256(path: &Path) -> Result<String> {
+pub(super) fn sha256(path: &Path) -> Result<String> {
     let mut file = open_file(path).map_err(io_error(path))?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; BUFFER_BYTES];

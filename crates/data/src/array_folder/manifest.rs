@@ -1,0 +1,199 @@
+//! Reading a manifest, and checking that what it says is what its form knows.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use kiln_feature::MAX_DIM;
+use kiln_graph::open_file;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Entries, Entry, Known, RowFiles};
+use crate::folder::{check_n_classes, is_there, numbers};
+use crate::{Error, Result};
+
+/// The longest that a manifest may be.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Reads a manifest: JSON whose key `format` is the version of the form. `what` it is stands in the message
+/// where it lacks.
+///
+/// # Errors
+/// [`Error::Missing`] where there is none, [`Error::Format`] for one of another version, [`Error::Manifest`] for
+/// one that is not what `M` takes, [`Error::Metadata`] for one of more than 16 MiB, [`Error::Io`].
+pub fn read_manifest<M: DeserializeOwned>(path: &Path, version: u32, what: &str) -> Result<M> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        format: u32,
+    }
+    let bytes = read_bytes(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound if !is_there(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let folder = path.parent().unwrap_or(path).to_owned();
+            Error::Missing { folder, expected: format!("{name} ({what})") }
+        }
+        _ => Error::Io { path: path.to_owned(), source },
+    })?;
+    check_length(path, &bytes)?;
+    let bad = |source| Error::Manifest { path: path.to_owned(), source };
+    // Another version may have other keys, so its number is read alone.
+    let Versioned { format } = serde_json::from_slice(&bytes).map_err(bad)?;
+    if format != version {
+        return Err(Error::Format { path: path.to_owned(), expected: version, got: format });
+    }
+    serde_json::from_slice(&bytes).map_err(bad)
+}
+
+/// The bytes of the manifest at `path`.
+pub(super) fn manifest_bytes(path: &Path, manifest: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(manifest).expect("a manifest should be JSON");
+    bytes.push(b'\n');
+    check_length(path, &bytes)?;
+    Ok(bytes)
+}
+
+/// Checks that each entry of the manifest at `path` is one that its form knows, of a type and of the shape that
+/// the form asks for, and that none is missing that is needed.
+///
+/// # Errors
+/// [`Error::Metadata`].
+pub fn check_entries(path: &Path, entries: &Entries, known: &[Known]) -> Result<()> {
+    for (name, entry) in entries {
+        check_entry(path, name, entry, known)?;
+    }
+    match known.iter().find(|known| known.is_needed && !entries.contains_key(known.name)) {
+        Some(known) => Err(missing(path, known.name)),
+        None => Ok(()),
+    }
+}
+
+fn check_entry(path: &Path, name: &str, entry: &Entry, known: &[Known]) -> Result<()> {
+    let Some(known) = known.iter().find(|known| known.name == name) else {
+        return Err(bad_entry(path, name, "", "a file of the form (docs/format.md)", "none"));
+    };
+    if !known.types.contains(&entry.dtype) {
+        let expected: Vec<String> = known.types.iter().map(ToString::to_string).collect();
+        return Err(bad_entry(path, name, ".dtype", expected.join(" or "), entry.dtype));
+    }
+    let found = format!("{:?}", entry.shape);
+    match &known.shape {
+        None if entry.shape.len() != 1 => Err(bad_entry(path, name, ".shape", "one dimension", found)),
+        Some(shape) if *shape != entry.shape => {
+            Err(bad_entry(path, name, ".shape", format!("{shape:?}"), found))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl RowFiles {
+    /// Checks that rows stand in one of the two ways, whole; where they are not needed, they may lack.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`].
+    pub fn check(&self, path: &Path, entries: &Entries, are_needed: bool) -> Result<()> {
+        let has = |name: &str| entries.contains_key(name);
+        let n_sparse = self.sparse.iter().filter(|name| has(name)).count();
+        match (has(self.dense), n_sparse) {
+            (false, 0) if are_needed => Err(missing(path, self.dense)),
+            (_, 0) | (false, 3) => Ok(()),
+            (true, 3) => {
+                let expected = format!("{} or {}", self.dense, self.sparse[0]);
+                Err(bad(path, "files", expected, "both"))
+            }
+            _ => check_together(path, entries, &self.sparse),
+        }
+    }
+}
+
+/// Checks that these files are there together or not at all.
+pub(crate) fn check_together(path: &Path, entries: &Entries, names: &[&str]) -> Result<()> {
+    let has = |name: &&&str| entries.contains_key(**name);
+    match names.iter().find(|name| !has(name)) {
+        Some(name) if names.iter().any(|name| has(&name)) => Err(missing(path, name)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that no file of these names is in the folder unless the manifest lists it: other readers would take it
+/// for a part of the whole.
+///
+/// # Errors
+/// [`Error::Metadata`].
+pub fn check_unlisted<'a>(
+    path: &Path,
+    entries: &Entries,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let is_unlisted = |name: &&str| !entries.contains_key(*name) && is_there(&folder.join(name));
+    match names.into_iter().find(is_unlisted) {
+        None => Ok(()),
+        Some(name) => Err(bad_entry(path, name, "", "an entry, since the file is there", "none")),
+    }
+}
+
+/// Checks the number of columns and of classes, and that names are there for all classes or for none.
+///
+/// # Errors
+/// [`Error::Metadata`].
+pub fn check_class_names(path: &Path, dim: Option<usize>, n_classes: usize, names: &[String]) -> Result<()> {
+    if let Some(dim) = dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
+        return Err(bad(path, "dim", format!("1 to {MAX_DIM}"), dim));
+    }
+    check_n_classes(path, n_classes as u64)?;
+    let n_names = names.len();
+    if n_names != 0 && n_names != n_classes {
+        let expected = format!("{n_classes} names or none");
+        return Err(bad(path, "class_names", expected, format!("{n_names} names")));
+    }
+    Ok(())
+}
+
+/// The names of the classes for a manifest; none where they are but the numbers that [`class_names_of`] gives to
+/// classes without names.
+pub fn class_names_to_write(names: &[String], n_classes: usize) -> Vec<String> {
+    let are_numbers = names.iter().enumerate().all(|(class, name)| *name == class.to_string());
+    if are_numbers && names.len() == n_classes { Vec::new() } else { names.to_vec() }
+}
+
+/// The names of the classes by those of a manifest.
+pub fn class_names_of(names: Vec<String>, n_classes: usize) -> Vec<String> {
+    if names.is_empty() { numbers(n_classes) } else { names }
+}
+
+/// An error for what a manifest says.
+pub(crate) fn bad(path: &Path, key: &str, expected: impl Into<String>, found: impl ToString) -> Error {
+    let (path, key) = (path.to_owned(), key.to_owned());
+    Error::Metadata { path, key, expected: expected.into(), found: found.to_string() }
+}
+
+/// The same of a file; `key` is empty or follows its name.
+pub(crate) fn bad_entry(
+    path: &Path,
+    name: &str,
+    key: &str,
+    expected: impl Into<String>,
+    found: impl ToString,
+) -> Error {
+    bad(path, &format!("files.{name}{key}"), expected, found)
+}
+
+fn missing(path: &Path, name: &str) -> Error {
+    bad(path, "files", format!("an entry {name}"), "none")
+}
+
+/// The bytes of a file; of a longer one than a manifest may be, one more than that.
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn check_length(path: &Path, bytes: &[u8]) -> Result<()> {
+    if bytes.len() > MAX_BYTES {
+        let expected =
+            format!("at most {MAX_BYTES} bytes: give classes and edge types shorter names or none");
+        return Err(bad(path, "its length", expected, "more"));
+    }
+    Ok(())
+}

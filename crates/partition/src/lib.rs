@@ -1,0 +1,51 @@
+//! A graph in parts: which part owns which node ([`PartitionBook`]), partitioners that decide it ([`assign()`]),
+//! and parts on disk, each a folder that opens by mapping and needs no other ([`Part`]).
+//!
+//! A part has the in-edges, features and place of the nodes that it owns, and of the others the feature rows that its
+//! own training nodes are likely to ask for most ([`CacheConfig`]). Node ids stay those of the whole graph
+//! everywhere, so that samples of a graph in parts are those of the whole graph, to the bit.
+//!
+//! This crate knows no network and no rank, and reads no clock.
+//!
+//! ```
+//! use kiln_partition::{Method, Origin, Part, PartitionBook, Quality, assign, part_folder, write_parts};
+//! let data = kiln_data::synthetic::ring(60)?;
+//! let parts = assign(&data.graph, &data.split.train, 2, Method::Fennel, 0)?;
+//! let n_cut_edges = Quality::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+//! let book = PartitionBook::from_parts(&parts, 2)?;
+//! let origin = Origin { hash: data.hash()?, method: Method::Fennel, n_cut_edges };
+//! let root = tempfile::tempdir()?;
+//! write_parts(&data, &book, &origin, None, root.path().join("ring2"))?;
+//! let part = Part::open(part_folder(root.path().join("ring2"), 1))?;
+//! assert_eq!(part.graph.n_nodes(), part.book.n_owned(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod assign;
+mod balance;
+mod book;
+mod draws;
+mod error;
+mod fennel;
+mod hotness;
+mod manifest;
+#[cfg(feature = "metis")]
+mod metis;
+mod part;
+mod quality;
+mod random;
+mod rows;
+mod verify;
+mod write;
+
+pub use assign::{MAX_PARTS, Method, assign};
+pub use book::{PartitionBook, Place};
+pub use error::Error;
+pub use hotness::CacheConfig;
+pub use part::{Cache, Part, part_folder};
+pub use quality::Quality;
+pub use verify::Verified;
+pub use write::{Origin, Written, write_parts};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,129 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln_data::Split;
+use kiln_data::array_folder::{ArrayFolder, FEATURES, class_names_of};
+use kiln_feature::{FeatureSource, Labels};
+use kiln_graph::{Buf, Csc, NodeId};
+
+use crate::manifest::{self, CACHE, Manifest};
+use crate::verify::{Verified, verify};
+use crate::{Method, PartitionBook, Result};
+
+/// One part of a graph, with all that a machine needs to serve it or to train with it. Rows are the nodes that the
+/// part owns, in ascending order; ids are those of the whole graph.
+///
+/// Cloning shares the arrays.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Which part this is, from 0.
+    pub index: usize,
+    /// What the whole set is called.
+    pub name: String,
+    /// The hash of the whole set: parts that train together have the same.
+    pub hash: String,
+    /// Parts of one set that was parted in one way have the same: 64 bits of the set's hash, the number of parts, and 64
+    /// bits of the book's.
+    pub partition_hash: String,
+    /// Which part owns each node of the whole graph.
+    pub book: Arc<PartitionBook>,
+    /// The node of each row, ascending, `[n_owned]`.
+    pub old_ids: Buf<NodeId>,
+    /// The edges into the nodes of this part: destinations are rows, `indices` the **nodes of the whole graph** that
+    /// edges come from, in the whole graph's order. So [`Csc::validate`], which takes both for the same ids, does not
+    /// apply: [`Part::verify`] does.
+    pub graph: Arc<Csc>,
+    /// The whole graph's id of the first edge into each row, `[n_owned]`; the others follow it without a gap.
+    pub first_edges: Buf<u64>,
+    /// The features of each row, `[n_owned, dim]`.
+    pub features: Arc<dyn FeatureSource>,
+    /// Feature rows of nodes that other parts own; `None` when none were to be kept, or none would be asked for.
+    pub cache: Option<Cache>,
+    /// The class of each node of the whole graph, or none.
+    pub labels: Arc<Labels>,
+    /// The split of the whole set.
+    pub split: Split,
+    /// The classes' names, by class.
+    pub class_names: Vec<String>,
+    /// The edge types' names, by type; empty where they have none.
+    pub edge_type_names: Vec<String>,
+    /// Number of edges of the whole graph.
+    pub n_edges: u64,
+    /// Number of edges of the whole graph whose ends are in different parts.
+    pub n_cut_edges: u64,
+    /// What decided which part owns which node.
+    pub method: Method,
+}
+
+/// Feature rows of nodes that other parts own, kept since the part's training asks for them often.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    /// The node of each row, ascending, `[n_rows]`.
+    pub ids: Buf<NodeId>,
+    /// In how many batches of the epoch that was sampled ahead each was an input, `[n_rows]`.
+    pub counts: Buf<u32>,
+    /// The features of each row, `[n_rows, dim]`.
+    pub features: Arc<dyn FeatureSource>,
+}
+
+impl Part {
+    /// Opens a part in a time that does not depend on its size: the manifest and the headers of the arrays are read,
+    /// the arrays are mapped.
+    ///
+    /// Element types, shapes and the files' lengths are checked; values are not. Samplers and sources check those that
+    /// they meet, and [`Part::verify`] reads all, and the hashes.
+    ///
+    /// # Errors
+    /// [`Error::Data`](crate::Error::Data) as [`kiln_data::format::open`] gives it, and
+    /// [`Error::BadBook`](crate::Error::BadBook).
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        let path = manifest::path_in(folder.as_ref());
+        let manifest = Manifest::read(&path)?;
+        let arrays = ArrayFolder::open(&path, &manifest.files)?;
+        let cache = match manifest.has_cache() {
+            true => Some(Cache {
+                ids: arrays.values("cache_ids.npy")?,
+                counts: arrays.values("cache_counts.npy")?,
+                features: arrays.rows(&CACHE, manifest.dim)?,
+            }),
+            false => None,
+        };
+        let partition_hash = manifest.partition_hash();
+        Ok(Self {
+            index: manifest.part,
+            name: manifest.name,
+            partition_hash,
+            hash: manifest.hash,
+            book: Arc::new(PartitionBook::new(manifest.offsets, arrays.values("new_ids.npy")?)?),
+            old_ids: arrays.values("old_ids.npy")?,
+            graph: Arc::new(arrays.graph()?),
+            first_edges: arrays.values("first_edges.npy")?,
+            features: arrays.rows(&FEATURES, manifest.dim)?,
+            cache,
+            labels: Arc::new(arrays.labels(manifest.n_classes)?),
+            split: arrays.split()?,
+            class_names: class_names_of(manifest.class_names, manifest.n_classes),
+            edge_type_names: manifest.edge_type_names,
+            n_edges: manifest.n_edges,
+            n_cut_edges: manifest.n_cut_edges,
+            method: manifest.method,
+        })
+    }
+
+    /// Reads each file of a part twice, once for its hash and once for its values, and checks what opening does not:
+    /// that each file is the one that was written, that the book is a permutation and says of this part's nodes what
+    /// their rows say, that edges come from nodes and have ids of the whole graph, that numbers are finite, and that
+    /// cached rows are of other parts' nodes.
+    ///
+    /// # Errors
+    /// Those of [`Part::open`]; [`kiln_data::Error::HashMismatch`] for a file that is not the one that was written;
+    /// [`kiln_data::Error::BadValue`] with the file and the position of the first value that cannot be.
+    pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
+        verify(folder.as_ref())
+    }
+}
+
+/// The folder of a part, in the folder that [`write_parts`](crate::write_parts) made: `part0` and so on.
+pub fn part_folder(parts: impl AsRef<Path>, part: usize) -> PathBuf {
+    parts.as_ref().join(format!("part{part}"))
+}

@@ -1,0 +1,17 @@
+use kiln_graph::NodeId;
+
+use crate::balance::TrainSet;
+use crate::draws::shuffle;
+
+/// Deals out the training nodes in a random order, and then the others, to the parts in turn: parts differ by one
+/// node at most, and by one training node. Memory: 7 bytes a node, the training set's among them.
+pub(crate) fn assign(train: &TrainSet, n_parts: usize, seed: u64) -> Vec<u16> {
+    let mut order: Vec<NodeId> = (0..train.n_nodes() as u32).map(NodeId).collect();
+    shuffle(&mut order, seed);
+    let mut parts = vec![0; order.len()];
+    let those = |are_train| order.iter().filter(move |node| train.contains(node.index()) == are_train);
+    for (position, node) in those(true).chain(those(false)).enumerate() {
+        parts[node.index()] = (position % n_parts) as u16;
+    }
+    parts
+}

@@ -1,0 +1,50 @@
+//! Writing the feature rows of some nodes, as they are stored, a few at a time.
+
+use kiln_data::array_folder::{ElementType, FolderWriter, RowFiles};
+use kiln_feature::{FeatureSource, RowBuf, Sparse};
+use kiln_graph::NodeId;
+
+use crate::Result;
+
+/// Elements that are gathered in one go, unless a single row has more.
+const VALUES_AT_ONCE: usize = 1 << 16;
+
+/// Writes the rows of these nodes, in their order.
+pub(crate) fn put_rows(
+    folder: &mut FolderWriter,
+    files: &RowFiles,
+    features: &dyn FeatureSource,
+    nodes: &[NodeId],
+) -> Result<()> {
+    if let Some(sparse) = features.as_sparse() {
+        return put_sparse(folder, files, sparse, nodes);
+    }
+    let dim = features.dim();
+    let mut array = folder.rows(files.dense, ElementType::of_rows(features.row_type())?, dim)?;
+    let mut rows = RowBuf::empty(features.row_type());
+    for nodes in nodes.chunks((VALUES_AT_ONCE / dim).max(1)) {
+        features.gather(nodes, &mut rows)?;
+        array.push_rows(&rows)?;
+    }
+    Ok(folder.add(array)?)
+}
+
+fn put_sparse(folder: &mut FolderWriter, files: &RowFiles, sparse: &Sparse, nodes: &[NodeId]) -> Result<()> {
+    let [indptr_file, columns_file, values_file] = files.sparse;
+    let mut indptr = folder.vector(indptr_file, ElementType::U64)?;
+    let mut columns = folder.vector(columns_file, ElementType::U32)?;
+    let mut values = folder.vector(values_file, ElementType::F32)?;
+    let mut end = 0_u64;
+    indptr.push(&[end])?;
+    for &node in nodes {
+        let range = sparse.value_range(node)?;
+        end += range.len() as u64;
+        indptr.push(&[end])?;
+        columns.push(&sparse.columns()[range.clone()])?;
+        values.push(&sparse.values()[range])?;
+    }
+    for array in [indptr, columns, values] {
+        folder.add(array)?;
+    }
+    Ok(())
+}

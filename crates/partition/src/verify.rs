@@ -1,0 +1,99 @@
+use std::path::Path;
+
+use kiln_data::Note;
+use kiln_data::array_folder::{ArrayFolder, FEATURES};
+use kiln_graph::NodeId;
+
+use crate::manifest::{self, CACHE, Manifest, bad_value};
+use crate::{Part, Result};
+
+/// What [`Part::verify`] found to be sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Number of nodes that the part owns.
+    pub n_owned: usize,
+    /// Number of edges into them.
+    pub n_edges: u64,
+    /// Files whose SHA-256 is the manifest's.
+    pub n_hashed: usize,
+    /// What is not wrong, but should be known: parts of the split that overlap.
+    pub notes: Vec<Note>,
+}
+
+/// See [`Part::verify`].
+pub(crate) fn verify(folder: &Path) -> Result<Verified> {
+    let path = manifest::path_in(folder);
+    let manifest = Manifest::read(&path)?;
+    let arrays = ArrayFolder::open(&path, &manifest.files)?;
+    let part = Part::open(folder)?;
+    arrays.verify_hashes()?;
+    part.book.validate()?;
+    check_rows(folder, &part)?;
+    check_edges(folder, &part)?;
+    arrays.verify_edge_data(&manifest.edge_type_names)?;
+    arrays.verify_rows(&FEATURES, manifest.dim)?;
+    let mut notes = Vec::new();
+    arrays.verify_labels(manifest.n_classes, &mut notes)?;
+    if manifest.has_cache() {
+        check_cache(folder, &part)?;
+        arrays.verify_rows(&CACHE, manifest.dim)?;
+    }
+    let (n_owned, n_edges, n_hashed) = (part.old_ids.len(), part.graph.n_edges(), manifest.files.len());
+    Ok(Verified { n_owned, n_edges, n_hashed, notes })
+}
+
+/// Checks that rows are the nodes that the book says. That they ascend follows from a book that is valid.
+fn check_rows(folder: &Path, part: &Part) -> Result<()> {
+    for (row, (&node, new_id)) in part.old_ids.iter().zip(part.book.owned(part.index)).enumerate() {
+        if part.book.new_id(node) != Some(new_id) {
+            let expected = format!("the node whose new id is {new_id}");
+            return Err(bad_value(folder, "old_ids.npy", "the node of row", row, expected, node.0));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that edges come from nodes, and that their ids are those that a whole graph can have.
+fn check_edges(folder: &Path, part: &Part) -> Result<()> {
+    let indptr = part.graph.indptr();
+    if let Some(row) = indptr.windows(2).position(|pair| pair[1] < pair[0]) {
+        let expected = format!("at least {}, as the entry before it", indptr[row]);
+        return Err(bad_value(folder, "indptr.npy", "entry", row + 1, expected, indptr[row + 1]));
+    }
+    let n_nodes = part.book.n_nodes();
+    if let Some(edge) = part.graph.indices().iter().position(|src| src.index() >= n_nodes) {
+        let (expected, found) = (format!("a node, 0 to {n_nodes} - 1"), part.graph.indices()[edge].0);
+        return Err(bad_value(folder, "indices.npy", "the source of edge", edge, expected, found));
+    }
+    let mut least = 0;
+    for (row, &first) in part.first_edges.iter().enumerate() {
+        let degree = part.graph.in_degree(NodeId(row as u32));
+        // What is below `least` would be edges of the row before.
+        let end = first.checked_add(degree).filter(|&end| least <= first && end <= part.n_edges);
+        let Some(end) = end else {
+            let expected = format!("{least} to {} less its {degree} edges", part.n_edges);
+            return Err(bad_value(folder, "first_edges.npy", "the first edge of row", row, expected, first));
+        };
+        least = end;
+    }
+    Ok(())
+}
+
+/// Checks that cached rows are of nodes that other parts own, ascending, each of which was met.
+fn check_cache(folder: &Path, part: &Part) -> Result<()> {
+    let Some(cache) = &part.cache else { return Ok(()) };
+    let mut least = 0;
+    for (row, (&node, &count)) in cache.ids.iter().zip(&cache.counts).enumerate() {
+        let is_remote = part.book.place(node).is_some_and(|place| place.part != part.index);
+        if node.0 < least || !is_remote {
+            let expected = format!("a node of another part that is at least {least}");
+            return Err(bad_value(folder, "cache_ids.npy", "the node of row", row, expected, node.0));
+        }
+        if count == 0 {
+            return Err(bad_value(folder, "cache_counts.npy", "the count of row", row, "at least 1", 0));
+        }
+        // A valid node is below 2^32 - 1.
+        least = node.0 + 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+use std::path::Path;
+
+use kiln_data::Dataset;
+use kiln_data::array_folder::{
+    ElementType, Entries, Entry, FEATURES, FolderWriter, check_class_names, class_names_to_write,
+};
+use kiln_graph::{Csc, NodeId};
+
+use crate::assign::check_train;
+use crate::hotness::{CacheConfig, CacheList, Presampler};
+use crate::manifest::{self, CACHE, Manifest};
+use crate::rows::put_rows;
+use crate::{Error, Method, PartitionBook, Result, part_folder};
+
+/// What parts say of where they come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The hash of the whole set: [`Dataset::hash`], or [`kiln_data::format::hash`] of a set in kiln's form.
+    pub hash: String,
+    /// What decided which part owns which node.
+    pub method: Method,
+    /// Number of edges whose ends are in different parts; [`Quality`](crate::Quality) counts them.
+    pub n_cut_edges: u64,
+}
+
+/// One part that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Number of nodes that it owns.
+    pub n_owned: usize,
+    /// Number of edges into them.
+    pub n_edges: u64,
+    /// Number of rows of other parts' nodes that it keeps.
+    pub n_cached: usize,
+    /// How often the epoch that was sampled ahead asked for a row of another part's node; 0 when none was sampled.
+    pub n_remote: u64,
+    /// How many of these the cached rows would have answered.
+    pub n_answered: u64,
+    /// Bytes of its arrays.
+    pub n_bytes: u64,
+}
+
+/// Writes the parts of a set to a new folder, `part0` and so on in it, each a folder of its own that opens as a
+/// [`Part`](crate::Part). With `cache`, each also gets the feature rows of other parts' nodes that an epoch of its own
+/// training nodes, sampled ahead, asks for most.
+///
+/// The folder appears whole or not at all, as that of [`kiln_data::format::write`]. The same set and book give the same
+/// bytes.
+///
+/// # Memory
+/// Above the set and the book: 4 bytes a node; with a cache 12 more for counts and the sampler's table, 4 for each
+/// training node of a part, and the blocks of one batch. Mapped arrays are streamed.
+///
+/// # Errors
+/// [`kiln_data::Error::NotEmpty`] for a folder that exists and is not empty, before anything is written;
+/// [`Error::BadParameter`] for a set whose parts do not fit each other or the book, and what [`CacheConfig`] asks;
+/// [`Error::Graph`], [`Error::Feature`] and [`Error::Sample`] for a set that is damaged; [`Error::Data`] for files that
+/// cannot be written.
+pub fn write_parts(
+    data: &Dataset,
+    book: &PartitionBook,
+    origin: &Origin,
+    cache: Option<&CacheConfig>,
+    out: impl AsRef<Path>,
+) -> Result<Vec<Written>> {
+    check_set(data, book, out.as_ref())?;
+    if let Some(cache) = cache {
+        cache.check()?;
+    }
+    let whole = FolderWriter::create(out)?;
+    data.graph.validate()?;
+    let set = Set { data, book, origin, old_ids: book.old_ids()? };
+    let presampler = cache.map(|config| Presampler::new(data, config));
+    let mut written = Vec::with_capacity(book.n_parts());
+    for part in 0..book.n_parts() {
+        let list = match &presampler {
+            Some(presampler) => presampler.cache_list(book, part)?,
+            None => CacheList::default(),
+        };
+        let folder = FolderWriter::create(part_folder(whole.folder(), part))?;
+        written.push(set.write_part(part, &list, folder)?);
+    }
+    whole.commit()?;
+    Ok(written)
+}
+
+/// What parts are written of.
+struct Set<'a> {
+    data: &'a Dataset,
+    book: &'a PartitionBook,
+    origin: &'a Origin,
+    /// Of the book: the nodes of each part one after the other.
+    old_ids: Vec<NodeId>,
+}
+
+impl Set<'_> {
+    fn write_part(&self, part: usize, list: &CacheList, mut folder: FolderWriter) -> Result<Written> {
+        let Self { data, book, .. } = self;
+        let owned = book.owned(part);
+        let nodes = &self.old_ids[owned.start as usize..owned.end as usize];
+        put_whole(&mut folder, data, book)?;
+        put_edges(&mut folder, &data.graph, nodes)?;
+        put_rows(&mut folder, &FEATURES, &*data.features, nodes)?;
+        if !list.ids.is_empty() {
+            folder.put("cache_ids.npy", ElementType::U32, &list.ids)?;
+            folder.put("cache_counts.npy", ElementType::U32, &list.counts)?;
+            put_rows(&mut folder, &CACHE, &*data.features, &list.ids)?;
+        }
+        let manifest = self.manifest(part, folder.entries());
+        folder.commit_with(manifest::FILE_NAME, &manifest)?;
+        Ok(written(&manifest.files, nodes.len(), list))
+    }
+
+    fn manifest(&self, part: usize, files: &Entries) -> Manifest {
+        let Self { data, book, origin, .. } = self;
+        Manifest {
+            format: manifest::VERSION,
+            name: data.name.clone(),
+            hash: origin.hash.clone(),
+            n_nodes: book.n_nodes(),
+            n_edges: data.graph.n_edges(),
+            dim: data.features.dim(),
+            n_classes: data.labels.n_classes(),
+            class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
+            edge_type_names: data.edge_type_names.clone(),
+            method: origin.method,
+            n_cut_edges: origin.n_cut_edges,
+            offsets: book.offsets().to_vec(),
+            part,
+            files: files.clone(),
+        }
+    }
+}
+
+/// Writes what is the same in each part.
+fn put_whole(folder: &mut FolderWriter, data: &Dataset, book: &PartitionBook) -> Result<()> {
+    folder.put("new_ids.npy", ElementType::U32, book.new_ids())?;
+    folder.put("labels.npy", ElementType::I32, data.labels.as_slice())?;
+    for ((_, nodes), file) in data.split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
+        folder.put(file, ElementType::U32, nodes)?;
+    }
+    Ok(())
+}
+
+/// Writes the edges into these nodes, whose graph was validated.
+fn put_edges(folder: &mut FolderWriter, graph: &Csc, nodes: &[NodeId]) -> Result<()> {
+    folder.put("old_ids.npy", ElementType::U32, nodes)?;
+    let mut indptr = folder.vector("indptr.npy", ElementType::U64)?;
+    let mut first_edges = folder.vector("first_edges.npy", ElementType::U64)?;
+    let mut indices = folder.vector("indices.npy", ElementType::U32)?;
+    let mut end = 0_u64;
+    indptr.push(&[end])?;
+    for &node in nodes {
+        end += graph.in_degree(node);
+        indptr.push(&[end])?;
+        first_edges.push(&[graph.first_edge(node).0])?;
+        indices.push(graph.in_neighbors(node))?;
+    }
+    for array in [indptr, first_edges, indices] {
+        folder.add(array)?;
+    }
+    if let Some(weights) = graph.weights() {
+        put_edge_data(folder, "weights.npy", ElementType::F32, weights, graph, nodes)?;
+    }
+    if let Some(types) = graph.edge_types() {
+        put_edge_data(folder, "edge_types.npy", ElementType::U8, types, graph, nodes)?;
+    }
+    Ok(())
+}
+
+fn put_edge_data<T: bytemuck::Pod>(
+    folder: &mut FolderWriter,
+    file: &'static str,
+    dtype: ElementType,
+    values: &[T],
+    graph: &Csc,
+    nodes: &[NodeId],
+) -> Result<()> {
+    let mut array = folder.vector(file, dtype)?;
+    for &node in nodes {
+        let first = graph.first_edge(node).index();
+        array.push(&values[first..first + graph.in_degree(node) as usize])?;
+    }
+    Ok(folder.add(array)?)
+}
+
+fn written(files: &Entries, n_owned: usize, list: &CacheList) -> Written {
+    let n_values = |entry: &Entry| entry.shape.iter().product::<usize>();
+    let n_bytes = |entry: &Entry| (n_values(entry) * entry.dtype.stored_as().bytes()) as u64;
+    Written {
+        n_owned,
+        n_edges: n_values(&files["indices.npy"]) as u64,
+        n_cached: list.ids.len(),
+        n_remote: list.n_remote,
+        n_answered: list.counts.iter().map(|&count| u64::from(count)).sum(),
+        n_bytes: files.values().map(n_bytes).sum(),
+    }
+}
+
+fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
+    let n_nodes = data.graph.n_nodes();
+    let counts = [
+        ("the number of nodes of the book", book.n_nodes()),
+        ("the number of feature rows", data.features.n_rows()),
+        ("the number of labels", data.labels.len()),
+    ];
+    for (what, got) in counts {
+        if got != n_nodes {
+            let expected = format!("{n_nodes}, as the graph has nodes");
+            return Err(Error::BadParameter { what, expected, got: got.to_string() });
+        }
+    }
+    check_train(n_nodes, &data.split.train)?;
+    let names = class_names_to_write(&data.class_names, data.labels.n_classes());
+    check_class_names(out, Some(data.features.dim()), data.labels.n_classes(), &names)?;
+    Ok(())
+}

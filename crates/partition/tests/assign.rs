@@ -1,0 +1,140 @@
+//! Partitioners: each node once, balanced, and cut less than by chance.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use kiln_data::synthetic::{self, SbmConfig};
+use kiln_graph::{Csc, CscBuilder, NodeId};
+use kiln_partition::{Error, MAX_PARTS, Method, PartitionBook, Quality, assign};
+use kiln_testkit::arb_coo;
+use proptest::prelude::*;
+
+/// Those that this build has.
+fn methods() -> Vec<Method> {
+    let metis = cfg!(feature = "metis").then_some(Method::Metis);
+    [Method::Random, Method::Fennel].into_iter().chain(metis).collect()
+}
+
+/// The most nodes of `n` that one of the parts may have.
+fn most(n: usize, n_parts: usize) -> usize {
+    n.div_ceil(n_parts).max((1.05 * n as f64 / n_parts as f64) as usize)
+}
+
+/// Checks what every partitioner promises, and that it does the same again.
+fn check_parts(graph: &Csc, train: &[NodeId], n_parts: usize, method: Method) -> Vec<u16> {
+    let parts = assign(graph, train, n_parts, method, 7).unwrap();
+    assert_eq!(parts.len(), graph.n_nodes());
+    let book = PartitionBook::from_parts(&parts, n_parts).unwrap();
+    let mut n_train = vec![0; n_parts];
+    for node in train {
+        n_train[book.place(*node).unwrap().part] += 1;
+    }
+    let what = format!("{method}, {n_parts} parts, {} nodes, {} for training", parts.len(), train.len());
+    for (part, n_train) in n_train.into_iter().enumerate() {
+        assert!(book.n_owned(part) <= most(parts.len(), n_parts), "{what}: {}", book.n_owned(part));
+        assert!(n_train <= most(train.len(), n_parts), "{what}: {n_train} for training");
+    }
+    assert!(
+        assign(graph, train, n_parts, method, 7).unwrap() == parts,
+        "{what}: other parts the second time"
+    );
+    parts
+}
+
+proptest! {
+    #[test]
+    fn each_node_is_in_one_part_and_parts_are_balanced(
+        coo in arb_coo(),
+        is_train in prop::collection::vec(any::<bool>(), 40),
+        n_parts in 1..50_usize,
+    ) {
+        let graph = coo.csc();
+        let nodes = (0..graph.n_nodes() as u32).map(NodeId);
+        let train: Vec<NodeId> = nodes.filter(|node| is_train[node.index()]).collect();
+        for method in methods() {
+            check_parts(&graph, &train, n_parts, method);
+        }
+    }
+}
+
+/// 8 groups with most edges inside.
+fn groups() -> kiln_data::Dataset {
+    let (n_nodes, n_classes, degree, homophily) = (4000, 8, 20, 0.8);
+    synthetic::sbm(SbmConfig { n_nodes, n_classes, degree, homophily, dim: 1, noise: 1.0, seed: 3 }).unwrap()
+}
+
+#[test]
+fn partitioners_cut_less_than_chance() {
+    let data = groups();
+    let (graph, train) = (&data.graph, &data.split.train);
+    for n_parts in [2, 4, 7] {
+        let cut = |method| {
+            let parts = check_parts(graph, train, n_parts, method);
+            let quality = Quality::of(graph, train, &parts, n_parts).unwrap();
+            assert!(quality.node_balance <= 1.05 && quality.train_balance <= 1.05, "{method}: {quality:?}");
+            quality.cut
+        };
+        let by_chance = cut(Method::Random);
+        assert!((by_chance - (1.0 - 1.0 / n_parts as f64)).abs() < 0.02, "{by_chance} of {n_parts} parts");
+        for method in methods().into_iter().skip(1) {
+            let cut = cut(method);
+            println!("{n_parts} parts: {cut:.3} by {method}, {by_chance:.3} by chance");
+            assert!(cut < 0.8 * by_chance, "{n_parts} parts: {cut} by {method}, {by_chance} by chance");
+        }
+    }
+}
+
+#[test]
+fn more_parts_than_nodes_leave_some_empty() {
+    let graph = kiln_testkit::ring(5);
+    for method in methods() {
+        let parts = check_parts(&graph, &[NodeId(1), NodeId(4)], 9, method);
+        let mut used = parts.clone();
+        used.sort_unstable();
+        used.dedup();
+        assert_eq!(used.len(), 5, "{method}: {parts:?}");
+        assert_eq!(assign(&CscBuilder::new(0).build(&[], &[]).unwrap(), &[], 3, method, 0).unwrap(), [0; 0]);
+    }
+}
+
+#[test]
+fn a_training_node_that_stands_twice_counts_once() {
+    let graph = kiln_testkit::ring(8);
+    let train = [NodeId(3), NodeId(3), NodeId(3), NodeId(6)];
+    for method in methods() {
+        let parts = assign(&graph, &train, 2, method, 0).unwrap();
+        assert_ne!(parts[3], parts[6], "{method}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let graph = kiln_testkit::ring(8);
+    for n_parts in [0, MAX_PARTS + 1] {
+        let error = assign(&graph, &[], n_parts, Method::Fennel, 0).unwrap_err().to_string();
+        assert_eq!(error, format!("the number of parts is {n_parts}, expected 1 to 65535"));
+    }
+    let error = assign(&graph, &[NodeId(0), NodeId(8)], 2, Method::Random, 0).unwrap_err().to_string();
+    assert_eq!(error, "a training node is 8, expected below 8, the number of nodes");
+    let error = Quality::of(&graph, &[], &[0, 1, 0, 1, 0, 1, 0, 2], 2).unwrap_err().to_string();
+    assert_eq!(error, "a node's part is 2, expected below 2, the number of parts");
+    let damaged = Arc::new(Csc::new(vec![0, 1].into(), vec![NodeId(7)].into()).unwrap());
+    for method in methods() {
+        assert!(matches!(assign(&damaged, &[], 2, method, 0), Err(Error::Graph(_))), "{method}");
+    }
+    if !cfg!(feature = "metis") {
+        assert!(matches!(assign(&graph, &[], 2, Method::Metis, 0), Err(Error::NoMetis)));
+    }
+}
+
+#[test]
+fn methods_have_names() {
+    for method in [Method::Random, Method::Fennel, Method::Metis] {
+        assert_eq!(method.name().parse::<Method>().unwrap(), method);
+    }
+    let error = "ldg".parse::<Method>().unwrap_err().to_string();
+    assert_eq!(error, "the method is ldg, expected random, fennel or metis");
+    let auto = if cfg!(feature = "metis") { Method::Metis } else { Method::Fennel };
+    assert_eq!(Method::auto(1000), auto);
+    assert_eq!(Method::auto(u64::MAX), Method::Fennel);
+}

@@ -1,0 +1,60 @@
+//! The heap of partitioning and writing, counted by the allocator of this test binary.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use kiln_data::synthetic;
+use kiln_data::{Dataset, format};
+use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, assign, part_folder, write_parts};
+use kiln_sample::Fanout;
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// What each step takes besides what grows with the nodes: buffers of files, strings.
+const FIXED_BYTES: usize = 1 << 20;
+
+/// Bytes of heap that `run` takes at its peak, besides what there was before.
+fn check_peak<T>(what: &str, most: usize, run: impl FnOnce() -> T) -> T {
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    let result = run();
+    let peak = HEAP.peak_usage() - before;
+    println!("{what}: {peak} bytes at the peak, {most} are allowed");
+    assert!(
+        peak <= most + FIXED_BYTES,
+        "{what}: {peak} bytes at the peak, {most} and {FIXED_BYTES} are allowed"
+    );
+    result
+}
+
+/// A power-law graph of 2^18 nodes and 16 times as many edges, whose features are as large as its edges, mapped.
+fn mapped(root: &std::path::Path) -> Dataset {
+    format::write(&synthetic::rmat(18, 16, 16, 1).unwrap(), root.join("set")).unwrap();
+    format::open(root.join("set")).unwrap()
+}
+
+/// One test, so that no other allocates meanwhile.
+#[test]
+fn the_heap_stays_within_what_is_stated() {
+    const N_PARTS: usize = 4;
+    let root = tempfile::tempdir().unwrap();
+    let data = mapped(root.path());
+    let (n_nodes, n_train) = (data.graph.n_nodes(), data.split.train.len());
+    let file_bytes = 4 * data.graph.n_edges() as usize + 4 * n_nodes * data.features.dim();
+    assert!(12 * n_nodes + 4 * FIXED_BYTES < file_bytes, "{file_bytes} bytes of files tell nothing");
+    let of = |method| assign(&data.graph, &data.split.train, N_PARTS, method, 0).unwrap();
+    check_peak("random", 7 * n_nodes, || of(Method::Random));
+    let parts = check_peak("fennel", 3 * n_nodes, || of(Method::Fennel));
+    let book = PartitionBook::from_parts(&parts, N_PARTS).unwrap();
+    drop(parts);
+    let origin = Origin { hash: data.hash().unwrap(), method: Method::Fennel, n_cut_edges: 0 };
+    let write = |cache: Option<&CacheConfig>, name: &str| {
+        write_parts(&data, &book, &origin, cache, root.path().join(name)).unwrap()
+    };
+    check_peak("writing", 4 * n_nodes, || write(None, "plain"));
+    // Small batches, so that what one takes is little beside what grows with the nodes.
+    let cache = CacheConfig { ratio: 0.2, fanouts: vec![Fanout::UpTo(2); 2], batch_size: 16, seed: 0 };
+    check_peak("with a cache", 16 * n_nodes + 4 * n_train, || write(Some(&cache), "cached"));
+    check_peak("opening", 0, || Part::open(part_folder(root.path().join("cached"), 1)).unwrap());
+    check_peak("verifying", 0, || Part::verify(part_folder(root.path().join("cached"), 1)).unwrap());
+}

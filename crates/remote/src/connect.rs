@@ -1,0 +1,175 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_feature::Labels;
+use kiln_graph::{Buf, NodeId};
+use kiln_partition::{Part, PartitionBook};
+use kiln_rpc::{Tls, Token};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::graph::{Owner, PIECES_AHEAD, put};
+use crate::held::Held;
+use crate::peer::{Peer, Question, Told};
+use crate::proto::{Array, FetchRequest, Opened};
+use crate::{Error, Result, Rules};
+
+/// How the parts of a graph are reached.
+#[derive(Debug, Clone)]
+pub struct ConnectConfig {
+    /// `HOST:PORT` of the servers of all parts, in any order; that of the own part may be left out.
+    pub servers: Vec<String>,
+    /// The part that lies here, if one does.
+    pub own: Option<Arc<Part>>,
+    /// What servers want to hear.
+    pub token: Token,
+    /// Certificates, for both sides.
+    pub tls: Option<Tls>,
+    /// What edges may be picked by.
+    pub rules: Rules,
+    /// Connections to each server, at least 1.
+    pub n_channels: usize,
+    /// How long a server may say nothing before it is given up; all that time it is asked again.
+    pub deadline: Duration,
+    /// How long servers may take to be there at all.
+    pub join_within: Duration,
+    /// Bytes of answers that may be under way; further questions wait. An answer counts as what is expected of it.
+    pub in_flight_bytes: usize,
+}
+
+impl ConnectConfig {
+    /// Two connections a server, 60 s of patience, 300 s to be there, 256 MiB under way, the built-in rules.
+    pub fn new(servers: impl Into<Vec<String>>, token: Token) -> Self {
+        Self {
+            servers: servers.into(),
+            own: None,
+            token,
+            tls: None,
+            rules: Rules::default(),
+            n_channels: 2,
+            deadline: Duration::from_secs(60),
+            join_within: Duration::from_secs(300),
+            in_flight_bytes: 256 << 20,
+        }
+    }
+}
+
+/// What all parts have alike.
+pub(crate) struct Shared {
+    pub(crate) book: Arc<PartitionBook>,
+    pub(crate) labels: Arc<Labels>,
+    /// To train, to validate, to test on.
+    pub(crate) split: [Buf<NodeId>; 3],
+}
+
+impl Shared {
+    pub(crate) fn of_part(part: &Part) -> Self {
+        let split = &part.split;
+        Self {
+            book: Arc::clone(&part.book),
+            labels: Arc::clone(&part.labels),
+            split: [split.train.clone(), split.val.clone(), split.test.clone()],
+        }
+    }
+
+    pub(crate) fn fetch(runtime: &Runtime, owners: &[Owner], told: &Opened) -> Result<Self> {
+        let Some(Owner::There(peer)) = owners.first() else {
+            return Err(Error::BadParts {
+                reason: "there is neither a part here nor a server: name servers".to_owned(),
+            });
+        };
+        let bytes = |array: Array| -> Result<Vec<u8>> {
+            let question = Question::Fetch(FetchRequest { lease: 0, array: array.into() });
+            let ((tell, mut told), peer) = (mpsc::channel(PIECES_AHEAD), Arc::clone(peer));
+            runtime.spawn(async move { peer.ask(question, 0, &tell).await });
+            let mut bytes = Vec::new();
+            while let Some(told) = told.blocking_recv() {
+                match told {
+                    Told::Piece { start, bytes: piece, .. } => put(&mut bytes, start, &piece),
+                    Told::End { outcome, .. } => outcome?,
+                }
+            }
+            Ok(bytes)
+        };
+        let ids = |array| -> Result<Buf<NodeId>> {
+            Ok(bytemuck::pod_collect_to_vec::<u8, NodeId>(&bytes(array)?).into())
+        };
+        let new_ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes(Array::NewIds)?);
+        let book = PartitionBook::new(told.offsets.clone(), new_ids.into())?;
+        let classes: Vec<i32> = bytemuck::pod_collect_to_vec(&bytes(Array::Labels)?);
+        let labels = Labels::new(classes, told.n_classes as usize);
+        let split = [ids(Array::Train)?, ids(Array::Validation)?, ids(Array::Test)?];
+        Ok(Self { book: Arc::new(book), labels: Arc::new(labels), split })
+    }
+}
+
+/// Takes a lease of each server, all at once, and keeps it.
+pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration) -> Result<Vec<Opened>> {
+    let mut tasks = JoinSet::new();
+    for (number, peer) in peers.iter().enumerate() {
+        let peer = Arc::clone(peer);
+        tasks.spawn_on(async move { (number, peer.open(within).await) }, runtime.handle());
+    }
+    let mut opened: Vec<Option<Opened>> = vec![None; peers.len()];
+    while let Some(outcome) = runtime.block_on(tasks.join_next()) {
+        let (number, told) = outcome.map_err(|error| Error::BadParts { reason: error.to_string() })?;
+        opened[number] = Some(told?);
+    }
+    let opened: Vec<Opened> = opened.into_iter().flatten().collect();
+    for (peer, told) in peers.iter().zip(&opened) {
+        let every = Duration::from_millis(told.lease_ms / 3).max(Duration::from_millis(10));
+        runtime.spawn(Peer::keep(Arc::downgrade(peer), every));
+    }
+    Ok(opened)
+}
+
+/// Who answers for each part; what a part says of the whole.
+pub(crate) fn assemble(
+    own: Option<Arc<Held>>,
+    peers: Vec<Arc<Peer>>,
+    opened: Vec<Opened>,
+) -> Result<(Vec<Owner>, Opened)> {
+    let told_here = own.as_ref().map(|held| held.told());
+    let Some(first) = told_here.or_else(|| opened.first().cloned()) else {
+        return Err(Error::BadParts {
+            reason: "there is neither a part here nor a server: name servers".to_owned(),
+        });
+    };
+    let n_parts = first.offsets.len().saturating_sub(1);
+    let mut owners: Vec<Option<Owner>> = vec![None; n_parts];
+    if let Some(held) = own {
+        owners[first.part as usize] = Some(Owner::Here(held));
+    }
+    for (peer, told) in peers.into_iter().zip(opened) {
+        if told.partition_hash != first.partition_hash || told.offsets != first.offsets {
+            let (address, other, hash) = (&peer.address, &told.partition_hash, &first.partition_hash);
+            let reason = format!(
+                "{address} holds a part of the partition {other}, expected {hash}: all must be of one"
+            );
+            return Err(Error::BadParts { reason });
+        }
+        match owners.get_mut(told.part as usize) {
+            Some(owner @ None) => *owner = Some(Owner::There(peer)),
+            // The own part's server may be among those that were named.
+            Some(Some(Owner::Here(_))) => {}
+            Some(Some(Owner::There(other))) => {
+                let (one, other) = (&peer.address, &other.address);
+                return Err(Error::BadParts {
+                    reason: format!("{one} and {other} both hold part {}", told.part),
+                });
+            }
+            None => {
+                let reason = format!("{} holds part {} of {n_parts}", peer.address, told.part);
+                return Err(Error::BadParts { reason });
+            }
+        }
+    }
+    let missing: Vec<String> =
+        (0..n_parts).filter(|part| owners[*part].is_none()).map(|part| part.to_string()).collect();
+    if !missing.is_empty() {
+        let reason = format!("nobody holds part {} of {n_parts}: name its server, too", missing.join(", "));
+        return Err(Error::BadParts { reason });
+    }
+    Ok((owners.into_iter().flatten().collect(), first))
+}

@@ -1,0 +1,73 @@
+use std::sync::Arc;
+
+use kiln_graph::{Buf, Csc, EdgeId, NodeId};
+use kiln_sample::{Fanout, Frontier, Hop, NeighborSampler, PickRule, RngKey, Scratch};
+
+use crate::rules::{Make, Rule};
+
+/// All in-edges of some nodes of a graph: those of a part, or lists that were fetched.
+#[derive(Debug, Clone)]
+pub(crate) struct Edges {
+    /// A row for each of the nodes; its sources are ids of the whole graph, in the whole graph's order.
+    pub(crate) graph: Arc<Csc>,
+    /// The nodes.
+    pub(crate) nodes: Buf<NodeId>,
+    /// The whole graph's id of each node's first edge.
+    pub(crate) first_edges: Buf<u64>,
+}
+
+/// What is drawn in a hop, apart from the rule.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draw {
+    /// The hop's.
+    pub(crate) key: RngKey,
+    pub(crate) fanout: Fanout,
+    pub(crate) weights: EdgeWeights,
+}
+
+/// What edges carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EdgeWeights {
+    None,
+    Stored,
+    Scaled,
+}
+
+impl Edges {
+    /// Picks edges of these rows, as a sampler of the whole graph does: sources and edges have the whole graph's ids.
+    pub(crate) fn sample(
+        &self,
+        rows: &[NodeId],
+        rule: &Rule,
+        draw: Draw,
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> kiln_sample::Result<()> {
+        rule.fill(HopOf { edges: self, draw }, Hop { layer: 0, key: draw.key }, rows, scratch, out)?;
+        let indptr = self.graph.indptr();
+        for (dst, row) in rows.iter().enumerate() {
+            let picked = out.indptr[dst] as usize..out.indptr[dst + 1] as usize;
+            let (first, first_here) = (self.first_edges[row.index()], indptr[row.index()]);
+            out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
+        }
+        Ok(())
+    }
+}
+
+struct HopOf<'a> {
+    edges: &'a Edges,
+    draw: Draw,
+}
+
+impl Make for HopOf<'_> {
+    fn sampler<R: PickRule>(&self, rule: R) -> kiln_sample::Result<NeighborSampler<R>> {
+        let Edges { graph, nodes, .. } = self.edges;
+        let sampler =
+            NeighborSampler::with_rule(Arc::clone(graph), [self.draw.fanout], rule).named(nodes.clone());
+        match self.draw.weights {
+            EdgeWeights::None => Ok(sampler),
+            EdgeWeights::Stored => sampler.carry_weights(),
+            EdgeWeights::Scaled => sampler.estimate_sums(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+use std::io;
+use std::time::Duration;
+
+/// Why a graph that lies elsewhere could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A server has not answered for as long as it was given, whatever was tried.
+    #[error(
+        "the graph server {server} (part {part}) is lost: {asked} has waited {waited:.1?} for it; {reason}. Start it again \
+         with the same part, or give it more time"
+    )]
+    PeerLost {
+        /// Its address.
+        server: String,
+        /// The part that it holds.
+        part: usize,
+        /// What it was asked for.
+        asked: &'static str,
+        /// How long it was tried.
+        waited: Duration,
+        /// What came of the last try.
+        reason: String,
+    },
+    /// A server does not answer this client.
+    #[error("the graph server {server} refuses: {reason}")]
+    Refused {
+        /// Its address.
+        server: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A server answers what cannot be.
+    #[error(
+        "the graph server {server} answers {asked} with {found}, expected {expected}: is it of this version?"
+    )]
+    BadAnswer {
+        /// Its address.
+        server: String,
+        /// What it was asked for.
+        asked: &'static str,
+        /// What should have come.
+        expected: String,
+        /// What came.
+        found: String,
+    },
+    /// The servers together are not the graph.
+    #[error("{reason}")]
+    BadParts {
+        /// What is missing, twice there or different.
+        reason: String,
+    },
+    /// A rule of this name is not known, or is there already.
+    #[error("{reason}")]
+    BadRule {
+        /// Which one, and what is known.
+        reason: String,
+    },
+    /// A server cannot serve there.
+    #[error("a graph server cannot listen at {address}: give it a free port of this machine")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The threads that wait for the network could not be started.
+    #[error("the threads that wait for the network could not be started")]
+    Threads(#[source] io::Error),
+    /// The processes cannot let each other in.
+    #[error(transparent)]
+    Rpc(#[from] kiln_rpc::Error),
+    /// A part or a partition book cannot be used.
+    #[error(transparent)]
+    Partition(#[from] kiln_partition::Error),
+    /// The part that lies here cannot be sampled.
+    #[error(transparent)]
+    Sample(#[from] kiln_sample::Error),
+    /// The rows that lie here cannot be gathered.
+    #[error(transparent)]
+    Feature(#[from] kiln_feature::Error),
+}

@@ -1,0 +1,253 @@
+use std::sync::Arc;
+
+use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_graph::NodeId;
+use kiln_partition::Cache;
+
+use crate::graph::{Asking, Owner, RemoteGraph};
+use crate::hot::NodeSet;
+use crate::peer::{Peer, Question, Told};
+use crate::proto::GatherRequest;
+use crate::traffic::count;
+use crate::wire::bytes_of;
+use crate::{Error, Result};
+
+/// About how many bytes of rows one question asks for.
+const ANSWER_BYTES: usize = 4 << 20;
+
+/// The most rows of one question: its own length is then a MiB.
+const MAX_ROWS: usize = 1 << 18;
+
+/// Features of a graph whose parts lie elsewhere, by the whole graph's ids: the same rows as in one piece.
+///
+/// Rows of the part that lies here are read where they are, those of other parts that are asked for often are kept here
+/// (the part's cache list), and all others are asked for, each once a call, from all owners at once.
+#[derive(Debug)]
+pub struct RemoteFeatures {
+    graph: Arc<RemoteGraph>,
+    hot: Option<Hot>,
+}
+
+/// Rows of other parts.
+#[derive(Debug)]
+struct Hot {
+    nodes: NodeSet,
+    rows: Arc<dyn FeatureSource>,
+}
+
+impl RemoteFeatures {
+    /// With the rows that the own part keeps of others.
+    ///
+    /// # Errors
+    /// [`Error::BadParts`] for a cache list that is damaged.
+    pub fn new(graph: Arc<RemoteGraph>) -> Result<Self> {
+        let cache = graph.own().and_then(|held| held.part.cache.clone());
+        match cache {
+            Some(cache) => Self::with_cache(graph, cache),
+            None => Ok(Self { graph, hot: None }),
+        }
+    }
+
+    /// With no rows of other parts.
+    pub fn without_cache(graph: Arc<RemoteGraph>) -> Self {
+        Self { graph, hot: None }
+    }
+
+    fn with_cache(graph: Arc<RemoteGraph>, cache: Cache) -> Result<Self> {
+        let nodes = NodeSet::new(graph.n_nodes(), &cache.ids);
+        let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == graph.dim();
+        let damaged = || Error::BadParts {
+            reason: "the part's list of cached rows is damaged: partition again".to_owned(),
+        };
+        let nodes = nodes.filter(|_| fits).ok_or_else(damaged)?;
+        Ok(Self { graph, hot: Some(Hot { nodes, rows: cache.features }) })
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.dim() * self.row_type().bytes()
+    }
+
+    fn gather_all(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+        let places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
+        let rows_at_once = (ANSWER_BYTES / self.row_bytes()).clamp(1, MAX_ROWS);
+        let pieces = places.pieces(&self.graph, rows_at_once);
+        let mut asked = self.graph.ask(pieces.iter().map(|piece| piece.asking(self.row_bytes())));
+        self.gather_own(&places, ids.len(), out)?;
+        self.gather_hot(&places, out)?;
+        let all = bytes_mut(out).ok_or_else(|| self.unknown())?;
+        let mut n_taken = vec![0; pieces.len()];
+        while let Some(told) = asked.next()? {
+            match told {
+                Told::Piece { number, start, bytes } => {
+                    pieces[number].put(start, &bytes, self.row_bytes(), all)?;
+                    n_taken[number] = start + bytes.len() as u64;
+                }
+                Told::End { number, .. } => pieces[number].check(n_taken[number], self.row_bytes())?,
+            }
+        }
+        let counters = &self.graph.counters;
+        count(&counters.own_rows, places.n_own);
+        count(&counters.hot_rows, places.hot.len());
+        count(&counters.remote_rows, pieces.iter().map(|piece| piece.rows.len()).sum());
+        Ok(())
+    }
+
+    /// Makes room for all rows, with those that lie here in their places.
+    fn gather_own(&self, places: &Places, n_rows: usize, out: &mut RowBuf) -> Result<()> {
+        match self.graph.own().filter(|held| 0 < held.n_rows()) {
+            // In one go, with any row in the places of others.
+            Some(held) => held.gather(&places.own, out),
+            None => {
+                *out = zeros(self.row_type(), n_rows * self.dim()).ok_or_else(|| self.unknown())?;
+                Ok(())
+            }
+        }
+    }
+
+    fn gather_hot(&self, places: &Places, out: &mut RowBuf) -> Result<()> {
+        let Some(hot) = self.hot.as_ref().filter(|_| !places.hot.is_empty()) else { return Ok(()) };
+        let (row_bytes, mut rows) = (self.row_bytes(), RowBuf::empty(self.row_type()));
+        let ranks: Vec<NodeId> = places.hot.iter().map(|(rank, _)| *rank).collect();
+        hot.rows.gather(&ranks, &mut rows)?;
+        let (from, to) = (bytes_mut(&mut rows), bytes_mut(out));
+        let (Some(from), Some(to)) = (from, to) else { return Err(self.unknown()) };
+        for (row, (_, position)) in from.chunks_exact(row_bytes).zip(&places.hot) {
+            to[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
+        }
+        Ok(())
+    }
+
+    fn unknown(&self) -> Error {
+        Error::BadParts { reason: format!("rows of {}, which this version does not know", self.row_type()) }
+    }
+}
+
+impl FeatureSource for RemoteFeatures {
+    fn dim(&self) -> usize {
+        self.graph.dim()
+    }
+
+    fn n_rows(&self) -> usize {
+        self.graph.n_nodes()
+    }
+
+    fn row_type(&self) -> RowType {
+        self.graph.row_type()
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> kiln_feature::Result<()> {
+        Ok(self.gather_all(ids, out)?)
+    }
+}
+
+/// Where the rows of some nodes are.
+struct Places {
+    /// By position: the row that lies here; any, where it is elsewhere.
+    own: Vec<NodeId>,
+    n_own: usize,
+    /// Rows of other parts that are kept here, and their positions.
+    hot: Vec<(NodeId, u32)>,
+    /// By part: rows that are elsewhere in ascending order, and their positions.
+    there: Vec<Vec<(u32, u32)>>,
+}
+
+impl Places {
+    fn of(graph: &RemoteGraph, hot: Option<&Hot>, ids: &[NodeId]) -> Result<Self> {
+        let book = graph.book();
+        let own_part = graph.own().map(|held| held.part.index);
+        let mut places = Self {
+            own: Vec::with_capacity(ids.len()),
+            n_own: 0,
+            hot: Vec::new(),
+            there: vec![Vec::new(); book.n_parts()],
+        };
+        for (position, &node) in (0..).zip(ids) {
+            let (what, n_rows) = ("feature row", book.n_nodes());
+            let place = book.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { what, node, n_rows })?;
+            if Some(place.part) == own_part {
+                places.n_own += 1;
+                places.own.push(NodeId(place.row));
+                continue;
+            }
+            places.own.push(NodeId(0));
+            match hot.and_then(|hot| hot.nodes.rank(node)) {
+                Some(rank) => places.hot.push((NodeId(rank), position)),
+                None => places.there[place.part].push((place.row, position)),
+            }
+        }
+        places.there.iter_mut().filter(|rows| !rows.is_sorted()).for_each(|rows| rows.sort_unstable());
+        Ok(places)
+    }
+
+    /// Questions of at most so many rows.
+    fn pieces<'a>(&'a self, graph: &'a RemoteGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
+        let mut pieces = Vec::new();
+        for (part, wanted) in self.there.iter().enumerate() {
+            let Owner::There(peer) = graph.owner(part) else { continue };
+            let distinct = wanted.chunk_by(|a, b| a.0 == b.0).collect::<Vec<_>>();
+            pieces.extend(distinct.chunks(rows_at_once).map(|rows| Piece { peer, rows: rows.to_vec() }));
+        }
+        pieces
+    }
+}
+
+/// Rows of one question, each with all its positions.
+struct Piece<'a> {
+    peer: &'a Arc<Peer>,
+    rows: Vec<&'a [(u32, u32)]>,
+}
+
+impl Piece<'_> {
+    fn asking(&self, row_bytes: usize) -> Asking {
+        let rows: Vec<u32> = self.rows.iter().map(|positions| positions[0].0).collect();
+        let n_bytes = rows.len() * row_bytes;
+        let question = Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) });
+        Asking { peer: Arc::clone(self.peer), question, n_bytes }
+    }
+
+    /// Puts whole rows into their places.
+    fn put(&self, start: u64, bytes: &[u8], row_bytes: usize, all: &mut [u8]) -> Result<()> {
+        let start = start as usize;
+        let is_whole = start.is_multiple_of(row_bytes) && bytes.len().is_multiple_of(row_bytes);
+        let rows = self.rows.get(start / row_bytes..(start + bytes.len()) / row_bytes).filter(|_| is_whole);
+        let rows = rows.ok_or_else(|| self.bad(start + bytes.len(), row_bytes))?;
+        for (row, positions) in bytes.chunks_exact(row_bytes).zip(rows) {
+            for (_, position) in *positions {
+                all[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, n_bytes: u64, row_bytes: usize) -> Result<()> {
+        match n_bytes as usize == self.rows.len() * row_bytes {
+            true => Ok(()),
+            false => Err(self.bad(n_bytes as usize, row_bytes)),
+        }
+    }
+
+    fn bad(&self, n_bytes: usize, row_bytes: usize) -> Error {
+        let expected = format!("{} rows of {row_bytes} bytes, each in one piece", self.rows.len());
+        self.peer.bad_answer("rows of features", expected, format!("{n_bytes} bytes"))
+    }
+}
+
+/// `None` for a type that is newer than this.
+fn zeros(row_type: RowType, n_values: usize) -> Option<RowBuf> {
+    Some(match row_type {
+        RowType::F32 => RowBuf::F32(bytemuck::zeroed_vec(n_values)),
+        RowType::F16 => RowBuf::F16(bytemuck::zeroed_vec(n_values)),
+        RowType::BF16 => RowBuf::BF16(bytemuck::zeroed_vec(n_values)),
+        _ => return None,
+    })
+}
+
+/// The bytes of gathered rows; `None` for a type that is newer than this.
+fn bytes_mut(rows: &mut RowBuf) -> Option<&mut [u8]> {
+    match rows {
+        RowBuf::F32(values) => Some(bytemuck::cast_slice_mut(values)),
+        RowBuf::F16(values) => Some(bytemuck::cast_slice_mut(values)),
+        RowBuf::BF16(values) => Some(bytemuck::cast_slice_mut(values)),
+        _ => None,
+    }
+}

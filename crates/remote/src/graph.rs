@@ -1,0 +1,286 @@
+use std::sync::Arc;
+
+use kiln_feature::{Labels, RowType};
+use kiln_graph::{Buf, NodeId};
+use kiln_partition::PartitionBook;
+use kiln_rpc::Door;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use crate::connect::{ConnectConfig, Shared, assemble, open_all};
+use crate::held::Held;
+use crate::peer::{Peer, Question, Told};
+use crate::proto::Opened;
+use crate::traffic::{Counters, count};
+use crate::{Error, Result, Rules, Traffic};
+
+/// Pieces of answers that wait for the thread that asked.
+pub(crate) const PIECES_AHEAD: usize = 16;
+
+/// Bytes under way that a permit stands for.
+const PERMIT_BYTES: usize = 1 << 10;
+
+/// A graph all of whose parts can be reached: the one that lies here, if any, and those of servers.
+///
+/// **Memory.** Where a part lies here, what all parts have alike is mapped. Otherwise it is fetched: 8 bytes a node (its
+/// new id and its label) and 4 a node to train, validate and test on. Besides there are the answers under way
+/// ([`ConnectConfig::in_flight_bytes`]) and what connections hold, 16 MiB each at most.
+///
+/// **Threads.** Two wait for the network. Those that sample and gather wait for them, so they must not be theirs.
+#[derive(Debug)]
+pub struct RemoteGraph {
+    // Dropped first: tasks end before what they use.
+    runtime: Option<Runtime>,
+    /// By part.
+    owners: Vec<Owner>,
+    book: Arc<PartitionBook>,
+    labels: Arc<Labels>,
+    /// To train, to validate, to test on.
+    split: [Buf<NodeId>; 3],
+    told: Opened,
+    row_type: RowType,
+    pub(crate) rules: Rules,
+    pub(crate) counters: Counters,
+    budget: Arc<Semaphore>,
+    n_permits: usize,
+}
+
+/// Who answers for the nodes of a part.
+#[derive(Debug, Clone)]
+pub(crate) enum Owner {
+    Here(Arc<Held>),
+    There(Arc<Peer>),
+}
+
+impl RemoteGraph {
+    /// Waits for all servers, and makes sure that together with the own part they are one graph.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`] for a server that is not there in time, [`Error::Refused`] for one that does not let this process
+    /// in, [`Error::BadParts`] where a part is missing or twice there or of another partition; [`Error::Rpc`],
+    /// [`Error::Threads`].
+    pub fn connect(config: ConnectConfig) -> Result<Self> {
+        let ConnectConfig { servers, own, token, tls, rules, n_channels, deadline, join_within, .. } = config;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("kiln-remote")
+            .enable_all()
+            .build()
+            .map_err(Error::Threads)?;
+        let inside = runtime.enter();
+        let peer = |address: String| {
+            let door = Door { address, token: token.clone(), tls: tls.clone() };
+            Peer::new(&door, n_channels, deadline).map(Arc::new)
+        };
+        let peers = servers.into_iter().map(peer).collect::<Result<Vec<_>>>()?;
+        drop(inside);
+        let opened = open_all(&runtime, &peers, join_within)?;
+        let own = own.map(|part| Arc::new(Held::new(part, rules.clone())));
+        let (owners, told) = assemble(own.clone(), peers, opened)?;
+        let shared = match own {
+            Some(held) => Shared::of_part(&held.part),
+            None => Shared::fetch(&runtime, &owners, &told)?,
+        };
+        let row_type =
+            [RowType::F32, RowType::F16, RowType::BF16].into_iter().find(|it| it.name() == told.row_type);
+        let row_type = row_type.ok_or_else(|| Error::BadParts {
+            reason: format!("features of {}, which this version does not know", told.row_type),
+        })?;
+        let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
+        let budget = Arc::new(Semaphore::new(n_permits));
+        let Shared { book, labels, split } = shared;
+        let counters = Counters::default();
+        Ok(Self {
+            runtime: Some(runtime),
+            owners,
+            book,
+            labels,
+            split,
+            told,
+            row_type,
+            rules,
+            counters,
+            budget,
+            n_permits,
+        })
+    }
+
+    /// The data set's name.
+    pub fn name(&self) -> &str {
+        &self.told.name
+    }
+
+    /// The hash of the whole data set.
+    pub fn hash(&self) -> &str {
+        &self.told.hash
+    }
+
+    /// Where each node is.
+    pub fn book(&self) -> &Arc<PartitionBook> {
+        &self.book
+    }
+
+    /// Number of nodes of the whole graph.
+    pub fn n_nodes(&self) -> usize {
+        self.book.n_nodes()
+    }
+
+    /// Number of edges of the whole graph.
+    pub fn n_edges(&self) -> u64 {
+        self.told.n_edges
+    }
+
+    /// Number of feature columns.
+    pub fn dim(&self) -> usize {
+        self.told.dim as usize
+    }
+
+    /// How features are stored.
+    pub fn row_type(&self) -> RowType {
+        self.row_type
+    }
+
+    /// The classes of all nodes.
+    pub fn labels(&self) -> &Arc<Labels> {
+        &self.labels
+    }
+
+    /// The classes' names.
+    pub fn class_names(&self) -> &[String] {
+        &self.told.class_names
+    }
+
+    /// The nodes to train on, in the data set's order.
+    pub fn train(&self) -> &Buf<NodeId> {
+        &self.split[0]
+    }
+
+    /// The nodes to validate on.
+    pub fn val(&self) -> &Buf<NodeId> {
+        &self.split[1]
+    }
+
+    /// The nodes to test on.
+    pub fn test(&self) -> &Buf<NodeId> {
+        &self.split[2]
+    }
+
+    /// What was asked for, and where it was, since the last call.
+    pub fn take_traffic(&self) -> Traffic {
+        self.counters.take()
+    }
+
+    pub(crate) fn has_weights(&self) -> bool {
+        self.told.has_weights
+    }
+
+    pub(crate) fn has_edge_types(&self) -> bool {
+        self.told.has_edge_types
+    }
+
+    pub(crate) fn owner(&self, part: usize) -> &Owner {
+        &self.owners[part]
+    }
+
+    /// The part that lies here.
+    pub(crate) fn own(&self) -> Option<&Arc<Held>> {
+        self.owners.iter().find_map(|owner| match owner {
+            Owner::Here(held) => Some(held),
+            Owner::There(_) => None,
+        })
+    }
+
+    /// Starts to ask servers; the answers are taken by [`Asked::next`].
+    pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Asking>) -> Asked<'_> {
+        let (tell, pieces) = mpsc::channel(PIECES_AHEAD);
+        let (mut tasks, mut n_open) = (JoinSet::new(), 0);
+        let Some(runtime) = &self.runtime else { return Asked { graph: self, tasks, pieces, n_open } };
+        for (number, asking) in questions.into_iter().enumerate() {
+            let Asking { peer, question, n_bytes } = asking;
+            let (tell, budget) = (tell.clone(), Arc::clone(&self.budget));
+            // What is more than all that may be under way goes alone.
+            let n_permits = n_bytes.div_ceil(PERMIT_BYTES).clamp(1, self.n_permits) as u32;
+            count(&self.counters.n_requests, 1);
+            n_open += 1;
+            let ask = async move {
+                let _permit = budget.acquire_many_owned(n_permits).await;
+                peer.ask(question, number, &tell).await;
+            };
+            tasks.spawn_on(ask, runtime.handle());
+        }
+        Asked { graph: self, tasks, pieces, n_open }
+    }
+}
+
+impl Drop for RemoteGraph {
+    /// Gives the leases back.
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        let peers = self.owners.iter().filter_map(|owner| match owner {
+            Owner::There(peer) => Some(Arc::clone(peer)),
+            Owner::Here(_) => None,
+        });
+        let mut goodbyes = JoinSet::new();
+        peers.for_each(|peer| drop(goodbyes.spawn_on(peer.close(), runtime.handle())));
+        // Not from within a runtime, in which nobody may wait.
+        if tokio::runtime::Handle::try_current().is_err() {
+            runtime.block_on(async { while goodbyes.join_next().await.is_some() {} });
+        }
+        runtime.shutdown_background();
+    }
+}
+
+/// A question, to whom, and how many bytes its answer will have, about.
+pub(crate) struct Asking {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) question: Question,
+    pub(crate) n_bytes: usize,
+}
+
+/// Questions under way, which end when this is dropped.
+pub(crate) struct Asked<'a> {
+    graph: &'a RemoteGraph,
+    // Dropping it ends the tasks.
+    #[allow(dead_code, reason = "held for its drop")]
+    tasks: JoinSet<()>,
+    pieces: mpsc::Receiver<Told>,
+    n_open: usize,
+}
+
+impl Asked<'_> {
+    /// Waits for what comes next; nothing, when all have been answered.
+    pub(crate) fn next(&mut self) -> Result<Option<Told>> {
+        if self.n_open == 0 {
+            return Ok(None);
+        }
+        let Some(told) = self.pieces.blocking_recv() else {
+            return Err(Error::BadParts {
+                reason: "the threads that wait for the network have ended".to_owned(),
+            });
+        };
+        match told {
+            Told::Piece { ref bytes, .. } => count(&self.graph.counters.remote_bytes, bytes.len()),
+            Told::End { outcome: Err(error), .. } => return Err(error),
+            Told::End { .. } => self.n_open -= 1,
+        }
+        Ok(Some(told))
+    }
+
+    /// All answers, by question.
+    pub(crate) fn collect(mut self, n_questions: usize) -> Result<Vec<Vec<u8>>> {
+        let mut answers = vec![Vec::new(); n_questions];
+        while let Some(told) = self.next()? {
+            if let Told::Piece { number, start, bytes } = told {
+                put(&mut answers[number], start, &bytes);
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// Puts a piece at its place, which is the end unless the answer began anew.
+pub(crate) fn put(answer: &mut Vec<u8>, start: u64, bytes: &[u8]) {
+    answer.truncate(start as usize);
+    answer.extend_from_slice(bytes);
+}

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use kiln_feature::{FeatureSource, RowBuf};
+use kiln_graph::NodeId;
+use kiln_partition::Part;
+use kiln_sample::{Frontier, Scratch};
+
+use crate::edges::{Draw, Edges};
+use crate::proto::Opened;
+use crate::{Error, Result, Rules};
+
+/// A part that lies here, and what it answers: to its own process and, through a server, to others.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) part: Arc<Part>,
+    pub(crate) edges: Edges,
+    pub(crate) rules: Rules,
+}
+
+impl Held {
+    pub(crate) fn new(part: Arc<Part>, rules: Rules) -> Self {
+        let edges = Edges {
+            graph: Arc::clone(&part.graph),
+            nodes: part.old_ids.clone(),
+            first_edges: part.first_edges.clone(),
+        };
+        Self { part, edges, rules }
+    }
+
+    /// Number of nodes.
+    pub(crate) fn n_rows(&self) -> usize {
+        self.edges.nodes.len()
+    }
+
+    /// Picks edges of these rows.
+    pub(crate) fn sample(
+        &self,
+        rows: &[NodeId],
+        rule: &str,
+        draw: Draw,
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        Ok(self.edges.sample(rows, self.rules.get(rule)?, draw, scratch, out)?)
+    }
+
+    /// Rows of features.
+    pub(crate) fn gather(&self, rows: &[NodeId], out: &mut RowBuf) -> Result<()> {
+        Ok(self.features().gather(rows, out)?)
+    }
+
+    pub(crate) fn features(&self) -> &dyn FeatureSource {
+        &*self.part.features
+    }
+
+    /// What clients are told of it, but for the lease.
+    pub(crate) fn told(&self) -> Opened {
+        let (part, graph, features) = (&self.part, &self.part.graph, self.features());
+        Opened {
+            lease: None,
+            lease_ms: 0,
+            partition_hash: part.partition_hash.clone(),
+            hash: part.hash.clone(),
+            name: part.name.clone(),
+            part: part.index as u32,
+            offsets: part.book.offsets().to_vec(),
+            n_edges: part.n_edges,
+            dim: features.dim() as u32,
+            row_type: features.row_type().name().to_owned(),
+            n_classes: part.labels.n_classes() as u64,
+            class_names: part.class_names.clone(),
+            has_weights: graph.weights().is_some(),
+            has_edge_types: graph.edge_types().is_some(),
+            rules: self.rules.names(),
+        }
+    }
+
+    /// # Errors
+    /// For a row that is not there.
+    pub(crate) fn check(&self, rows: &[NodeId]) -> std::result::Result<(), String> {
+        let n_rows = self.n_rows();
+        match rows.iter().find(|row| n_rows <= row.index()) {
+            Some(row) => Err(format!("part {} has no row {}, it has {n_rows}", self.part.index, row.0)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Error> for kiln_sample::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Sample(error) => error,
+            other => Self::Elsewhere(Box::new(other)),
+        }
+    }
+}
+
+impl From<Error> for kiln_feature::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Feature(error) => error,
+            other => Self::Elsewhere(Box::new(other)),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+use kiln_graph::NodeId;
+
+/// Nodes of a block of 64.
+const WORD: usize = 64;
+
+/// A set of nodes in which each has a rank: as many bits as there are nodes, and half as many again.
+#[derive(Debug)]
+pub(crate) struct NodeSet {
+    words: Vec<Word>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    bits: u64,
+    /// Members in the words before.
+    n_before: u32,
+}
+
+impl NodeSet {
+    /// Nodes in ascending order, below `n_nodes`; `None` where they are not.
+    pub(crate) fn new(n_nodes: usize, nodes: &[NodeId]) -> Option<Self> {
+        if !nodes.is_sorted_by(|a, b| a < b) || nodes.last().is_some_and(|last| n_nodes <= last.index()) {
+            return None;
+        }
+        let mut words = vec![Word::default(); n_nodes.div_ceil(WORD)];
+        for node in nodes {
+            words[node.index() / WORD].bits |= 1 << (node.index() % WORD);
+        }
+        let mut n_before = 0;
+        for word in &mut words {
+            word.n_before = n_before;
+            n_before += word.bits.count_ones();
+        }
+        Some(Self { words })
+    }
+
+    /// How many members are below this one, if it is one.
+    #[inline]
+    pub(crate) fn rank(&self, node: NodeId) -> Option<u32> {
+        let word = self.words.get(node.index() / WORD)?;
+        let bit = 1_u64 << (node.index() % WORD);
+        (word.bits & bit != 0).then(|| word.n_before + (word.bits & (bit - 1)).count_ones())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_have_their_place_in_the_list() {
+        let nodes: Vec<NodeId> =
+            (0..1000).filter(|node| node % 7 == 3 || (128..200).contains(node)).map(NodeId).collect();
+        let set = NodeSet::new(1000, &nodes).unwrap();
+        for node in (0..1100).map(NodeId) {
+            assert_eq!(set.rank(node), nodes.binary_search(&node).ok().map(|rank| rank as u32), "{node:?}");
+        }
+    }
+
+    #[test]
+    fn lists_that_cannot_be_are_refused() {
+        assert!(NodeSet::new(10, &[NodeId(3), NodeId(3)]).is_none());
+        assert!(NodeSet::new(10, &[NodeId(4), NodeId(3)]).is_none());
+        assert!(NodeSet::new(10, &[NodeId(10)]).is_none());
+        assert!(NodeSet::new(0, &[]).is_some_and(|set| set.rank(NodeId(0)).is_none()));
+    }
+}

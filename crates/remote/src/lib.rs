@@ -1,0 +1,82 @@
+//! Graphs whose parts other processes hold: [`Server`] gives out a part's edges and rows, [`RemoteGraph`] knows all
+//! parts of a graph, and [`RemoteSampler`] and [`RemoteFeatures`] are samplers and features like those of a graph that
+//! lies here: the same blocks and the same rows, to the bit.
+//!
+//! A process that trains and holds a part of its own serves it to the others (worker mode); or parts lie in processes
+//! that do nothing else, and those that train hold none (server-client mode). It is the same client with other
+//! addresses. How parts are made: `kiln-partition`. Pictures of both: `docs/distributed.md`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use kiln_graph::NodeId;
+//! use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+//! use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
+//! use kiln_rpc::Token;
+//! use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+//! // A ring, of which every other node is in the other part.
+//! let data = kiln_data::synthetic::ring(60)?;
+//! let owners: Vec<u16> = (0..60).map(|node| node % 2).collect();
+//! let book = PartitionBook::from_parts(&owners, 2)?;
+//! let origin = Origin { hash: data.hash()?, method: Method::Random, n_cut_edges: data.graph.n_edges() };
+//! let root = tempfile::tempdir()?;
+//! let folder = root.path().join("ring2");
+//! write_parts(&data, &book, &origin, None, &folder)?;
+//! // One part is served, the other lies here.
+//! let part = |part| Part::open(part_folder(&folder, part)).map(Arc::new);
+//! let token = Token::new("a-word-that-nobody-guesses")?;
+//! let server = Server::start(part(1)?, ServeConfig::new("127.0.0.1:0", token.clone()))?;
+//! let config = ConnectConfig::new(vec![server.address().to_string()], token);
+//! let graph = Arc::new(RemoteGraph::connect(ConnectConfig { own: Some(part(0)?), ..config })?);
+//! let (seeds, key) = (Seeds::nodes(vec![NodeId(7)]), RngKey::new(0));
+//! let fanouts = [Fanout::UpTo(1); 3];
+//! let sampled = RemoteSampler::new(graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
+//! let whole = NeighborSampler::new(data.graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
+//! assert_eq!(sampled, whole);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod connect;
+mod edges;
+mod error;
+mod features;
+mod graph;
+mod held;
+mod hot;
+mod leases;
+mod peer;
+mod proto;
+mod rules;
+mod sampler;
+mod server;
+mod service;
+mod traffic;
+mod wire;
+
+use std::time::Duration;
+
+pub use connect::ConnectConfig;
+pub use error::Error;
+pub use features::RemoteFeatures;
+pub use graph::RemoteGraph;
+pub use rules::Rules;
+pub use sampler::RemoteSampler;
+pub use server::{ServeConfig, Server};
+pub use traffic::Traffic;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The version of what clients and servers say to each other.
+const PROTOCOL: u32 = 1;
+
+/// How often each side of a connection asks whether the other is there.
+const BEAT: Duration = Duration::from_secs(2);
+
+/// How long the other side may take to say so, before the connection is given up.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Bytes that may be under way in a stream, and in a connection, before the other side has taken them.
+const WINDOW_BYTES: u32 = 16 << 20;
+
+/// The largest message: a piece of an answer, of which wide rows may make a long one.
+const MAX_MESSAGE_BYTES: usize = 256 << 20;

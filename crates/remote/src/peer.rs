@@ -1,0 +1,292 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kiln_dist::chain;
+use kiln_rpc::{Door, Token};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status, Streaming};
+
+use crate::proto::{
+    Chunk, FetchRequest, GatherRequest, GraphClient, Lease, ListRequest, OpenRequest, Opened, SampleRequest,
+};
+use crate::{BEAT, Error, MAX_MESSAGE_BYTES, PROTOCOL, Result, SILENCE, WINDOW_BYTES};
+
+type Client = GraphClient<InterceptedService<Channel, Token>>;
+
+/// The first pause before a question is asked again; each is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause.
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A server, and the ways to it.
+///
+/// Questions are asked again, on whatever way, until they are answered or nothing has come for the deadline: the server
+/// may have been started anew in between. Answers depend on nothing but the question, so that it does not matter which
+/// of them is heard.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: String,
+    /// Once it is known.
+    pub(crate) part: AtomicUsize,
+    clients: Vec<Client>,
+    next: AtomicUsize,
+    lease: AtomicU64,
+    /// What it must hold, once it is known.
+    partition_hash: std::sync::OnceLock<String>,
+    deadline: Duration,
+}
+
+/// What can be asked.
+#[derive(Debug, Clone)]
+pub(crate) enum Question {
+    Fetch(FetchRequest),
+    Sample(SampleRequest),
+    List(ListRequest),
+    Gather(GatherRequest),
+}
+
+impl Question {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Fetch(_) => "an array",
+            Self::Sample(_) => "a sample",
+            Self::List(_) => "lists of neighbours",
+            Self::Gather(_) => "rows of features",
+        }
+    }
+
+    async fn ask(
+        self,
+        client: &mut Client,
+        lease: u64,
+    ) -> std::result::Result<Response<Streaming<Chunk>>, Status> {
+        match self {
+            Self::Fetch(request) => client.fetch(FetchRequest { lease, ..request }).await,
+            Self::Sample(request) => client.sample(SampleRequest { lease, ..request }).await,
+            Self::List(request) => client.list(ListRequest { lease, ..request }).await,
+            Self::Gather(request) => client.gather(GatherRequest { lease, ..request }).await,
+        }
+    }
+}
+
+/// What comes of questions, in the order in which it comes.
+pub(crate) enum Told {
+    /// Of an answer that may still fail, and be told again from its start.
+    Piece {
+        /// Of the question.
+        number: usize,
+        /// The byte of the answer that it starts at.
+        start: u64,
+        bytes: Bytes,
+    },
+    End {
+        number: usize,
+        outcome: Result<()>,
+    },
+}
+
+/// What follows on a call that went wrong.
+enum Failure {
+    /// It may go well another time.
+    Again(String),
+    /// The server does not know this client: it was started anew.
+    Unknown,
+    Refused(String),
+}
+
+impl Peer {
+    /// Ways to a server, of which none is tried yet. Needs the runtime whose threads wait for them.
+    pub(crate) fn new(door: &Door, n_channels: usize, deadline: Duration) -> Result<Self> {
+        let way = || -> Result<Client> {
+            let endpoint = door
+                .endpoint()?
+                .http2_keep_alive_interval(BEAT)
+                .keep_alive_timeout(SILENCE)
+                .keep_alive_while_idle(true)
+                .initial_stream_window_size(WINDOW_BYTES)
+                .initial_connection_window_size(WINDOW_BYTES);
+            let client = GraphClient::with_interceptor(endpoint.connect_lazy(), door.token.clone());
+            Ok(client.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        };
+        Ok(Self {
+            address: door.address.clone(),
+            part: AtomicUsize::new(0),
+            clients: (0..n_channels.max(1)).map(|_| way()).collect::<Result<_>>()?,
+            next: AtomicUsize::new(0),
+            lease: AtomicU64::new(0),
+            partition_hash: std::sync::OnceLock::new(),
+            deadline,
+        })
+    }
+
+    fn client(&self) -> Client {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        self.clients[next % self.clients.len()].clone()
+    }
+
+    pub(crate) fn part(&self) -> usize {
+        self.part.load(Ordering::Relaxed)
+    }
+
+    /// Takes a lease, as soon as the server is there, and says what it holds.
+    pub(crate) async fn open(&self, within: Duration) -> Result<Opened> {
+        let started = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.try_open(within).await {
+                Ok(opened) => {
+                    self.part.store(opened.part as usize, Ordering::Relaxed);
+                    let _ = self.partition_hash.set(opened.partition_hash.clone());
+                    return Ok(opened);
+                }
+                Err(Failure::Again(reason)) => {
+                    self.wait(&mut pause, "a lease", started, within, reason).await?
+                }
+                Err(Failure::Unknown) => {}
+                Err(Failure::Refused(reason)) => return Err(self.refused(reason)),
+            }
+        }
+    }
+
+    async fn try_open(&self, within: Duration) -> std::result::Result<Opened, Failure> {
+        let partition_hash = self.partition_hash.get().cloned().unwrap_or_default();
+        let client = format!("process {}", std::process::id());
+        let request = OpenRequest { protocol: PROTOCOL, client, partition_hash };
+        let answer = timeout(within, async { self.client().open(request).await }).await;
+        let opened = answer.map_err(|_| Failure::Again("it says nothing".to_owned()))?;
+        let opened = opened.map_err(|status| failure(&status))?.into_inner();
+        self.lease.store(opened.lease.map_or(0, |lease| lease.id), Ordering::Relaxed);
+        Ok(opened)
+    }
+
+    /// Asks until there is a whole answer, and tells what comes.
+    pub(crate) async fn ask(&self, question: Question, number: usize, tell: &mpsc::Sender<Told>) {
+        let outcome = self.ask_again(question, number, tell).await;
+        // Who does not listen any more needs no answer.
+        let _ = tell.send(Told::End { number, outcome }).await;
+    }
+
+    async fn ask_again(&self, question: Question, number: usize, tell: &mpsc::Sender<Told>) -> Result<()> {
+        let (mut started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let asked = question.name();
+        loop {
+            let before = started;
+            let tried = self.try_ask(question.clone(), number, tell, &mut started).await;
+            let Err(failure) = tried else { return Ok(()) };
+            // A server that answers is not lost, however long it takes.
+            if before < started {
+                pause = FIRST_PAUSE;
+            }
+            match failure {
+                Failure::Again(reason) => {
+                    self.wait(&mut pause, asked, started, self.deadline, reason).await?
+                }
+                Failure::Unknown => {
+                    let rest = self.deadline.saturating_sub(started.elapsed());
+                    self.open(rest).await?;
+                }
+                Failure::Refused(reason) => return Err(self.refused(reason)),
+            }
+        }
+    }
+
+    async fn try_ask(
+        &self,
+        question: Question,
+        number: usize,
+        tell: &mpsc::Sender<Told>,
+        heard: &mut Instant,
+    ) -> std::result::Result<(), Failure> {
+        let silent = |_| Failure::Again(format!("it has been silent for {:?}", self.deadline));
+        let (mut client, lease) = (self.client(), self.lease.load(Ordering::Relaxed));
+        let rest = |heard: Instant| self.deadline.saturating_sub(heard.elapsed());
+        let answer = timeout(rest(*heard), question.ask(&mut client, lease)).await.map_err(silent)?;
+        let mut pieces = answer.map_err(|status| failure(&status))?.into_inner();
+        let mut start = 0;
+        loop {
+            let piece = timeout(rest(*heard), pieces.message()).await.map_err(silent)?;
+            let piece = piece.map_err(|status| failure(&status))?;
+            let broken = || Failure::Again("its answer has broken off".to_owned());
+            let bytes = piece.map(|Chunk { data }| data).ok_or_else(broken)?;
+            // That is the end of a whole answer.
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            *heard = Instant::now();
+            let n_bytes = bytes.len() as u64;
+            if tell.send(Told::Piece { number, start, bytes }).await.is_err() {
+                return Ok(());
+            }
+            start += n_bytes;
+        }
+    }
+
+    /// Pauses before the next try, unless the time is up.
+    async fn wait(
+        &self,
+        pause: &mut Duration,
+        asked: &'static str,
+        started: Instant,
+        within: Duration,
+        reason: String,
+    ) -> Result<()> {
+        let waited = started.elapsed();
+        if within <= waited + *pause {
+            let (server, part) = (self.address.clone(), self.part());
+            return Err(Error::PeerLost { server, part, asked, waited, reason });
+        }
+        tokio::time::sleep(*pause).await;
+        *pause = (*pause * 2).min(LAST_PAUSE);
+        Ok(())
+    }
+
+    fn refused(&self, reason: String) -> Error {
+        Error::Refused { server: self.address.clone(), reason }
+    }
+
+    pub(crate) fn bad_answer(&self, asked: &'static str, expected: String, found: String) -> Error {
+        Error::BadAnswer { server: self.address.clone(), asked, expected, found }
+    }
+
+    /// Keeps the lease for as long as somebody holds the peer.
+    pub(crate) async fn keep(peer: std::sync::Weak<Self>, every: Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            let Some(peer) = peer.upgrade() else { return };
+            let id = peer.lease.load(Ordering::Relaxed);
+            // Who really asks something finds out what is wrong.
+            let _ = timeout(every, peer.client().renew(Lease { id })).await;
+        }
+    }
+
+    /// Gives the lease back; a server that does not hear it will find out.
+    pub(crate) async fn close(self: Arc<Self>) {
+        let id = self.lease.load(Ordering::Relaxed);
+        let _ = timeout(FIRST_PAUSE * 10, self.client().close(Lease { id })).await;
+    }
+}
+
+/// What follows on what a server or the way to it says.
+fn failure(status: &Status) -> Failure {
+    let text = match std::error::Error::source(status) {
+        Some(source) => format!("{}: {}", status.message(), chain(source)),
+        None => status.message().to_owned(),
+    };
+    match status.code() {
+        Code::FailedPrecondition => Failure::Unknown,
+        Code::Unauthenticated
+        | Code::PermissionDenied
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::OutOfRange
+        | Code::Aborted
+        | Code::Unimplemented => Failure::Refused(text),
+        _ => Failure::Again(text),
+    }
+}

@@ -1,0 +1,317 @@
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_graph::NodeId;
+use kiln_sample::{Fanout, Frontier, FrontierSampler, Hop, PickRule, Scratch};
+
+use crate::Result;
+use crate::edges::{Draw, EdgeWeights};
+use crate::graph::{Asking, Owner, RemoteGraph};
+use crate::peer::{Peer, Question};
+use crate::proto::{ListRequest, SampleRequest, Weights};
+use crate::rules::{Rule, UsersRule};
+use crate::traffic::count;
+use crate::wire::{self, bytes_of};
+
+/// Nodes of one question: what is drawn of them is some MiB.
+const MAX_DSTS: usize = 1 << 14;
+
+/// Samples neighbours of a graph whose parts lie elsewhere: for the same key the blocks of a
+/// [`NeighborSampler`](kiln_sample::NeighborSampler) on the whole graph, bit for bit, however it is parted.
+///
+/// For each hop, each owner is asked once for all of its nodes (in several questions, where they are more than 16,384),
+/// all owners at once; nodes of the part that lies here are sampled meanwhile.
+///
+/// `fanouts[i]` belongs to layer `i`, input layer first, as everywhere in kiln.
+pub struct RemoteSampler {
+    graph: Arc<RemoteGraph>,
+    fanouts: Vec<Fanout>,
+    rule: Where,
+    weights: EdgeWeights,
+}
+
+/// Where edges are picked.
+enum Where {
+    /// By their owners.
+    There(String),
+    /// Here, of all edges.
+    Here(Rule),
+}
+
+impl RemoteSampler {
+    /// Uniformly and without replacement.
+    pub fn new(graph: Arc<RemoteGraph>, fanouts: impl Into<Vec<Fanout>>) -> Self {
+        let rule = Where::There("uniform".to_owned());
+        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None }
+    }
+
+    /// By a rule that owners know: a built-in one, or one that was registered on both sides ([`Rules`](crate::Rules)).
+    ///
+    /// # Errors
+    /// [`Error::BadRule`](crate::Error::BadRule) where it is not known here.
+    pub fn with_named_rule(
+        graph: Arc<RemoteGraph>,
+        fanouts: impl Into<Vec<Fanout>>,
+        name: &str,
+    ) -> Result<Self> {
+        graph.rules.get(name)?;
+        let rule = Where::There(name.to_owned());
+        Ok(Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None })
+    }
+
+    /// By a rule that only this process knows. Owners then send all edges of each node, of which this process picks: see
+    /// [`RemoteSampler::warning`].
+    pub fn with_rule(
+        graph: Arc<RemoteGraph>,
+        fanouts: impl Into<Vec<Fanout>>,
+        rule: impl PickRule + 'static,
+    ) -> Self {
+        let rule = Where::Here(Rule::Users(UsersRule(Arc::new(rule))));
+        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None }
+    }
+
+    /// The same sampler, whose blocks carry the graph's edge weights.
+    ///
+    /// # Errors
+    /// [`kiln_sample::Error::NoWeights`].
+    pub fn carry_weights(self) -> Result<Self> {
+        self.with_weights(EdgeWeights::Stored)
+    }
+
+    /// The same sampler, whose blocks carry weights by which a destination's weighted sum estimates the sum over all its
+    /// edges: see [`NeighborSampler::estimate_sums`](kiln_sample::NeighborSampler::estimate_sums).
+    ///
+    /// # Errors
+    /// [`kiln_sample::Error::NoWeights`].
+    pub fn estimate_sums(self) -> Result<Self> {
+        self.with_weights(EdgeWeights::Scaled)
+    }
+
+    fn with_weights(self, weights: EdgeWeights) -> Result<Self> {
+        if !self.graph.has_weights() {
+            return Err(kiln_sample::Error::NoWeights.into());
+        }
+        Ok(Self { weights, ..self })
+    }
+
+    /// What a rule that only this process knows costs, for who started the program; nothing for others.
+    pub fn warning(&self) -> Option<String> {
+        let Where::Here(_) = self.rule else { return None };
+        let (n_nodes, n_edges) = (self.graph.n_nodes().max(1), self.graph.n_edges());
+        Some(format!(
+            "the rule is known to this process alone: of each node all edges travel, {:.1} on the mean, whatever the \
+             fanout; register it on servers and clients under one name (Rules::register) to have it run where the edges are",
+            n_edges as f64 / n_nodes as f64
+        ))
+    }
+
+    fn sample(&self, hop: Hop, dsts: &[NodeId], scratch: &mut Scratch, out: &mut Frontier) -> Result<()> {
+        let draw = Draw { key: hop.key, fanout: self.fanouts[hop.layer], weights: self.weights };
+        let requests = Requests::of(&self.graph, dsts)?;
+        let pieces = requests.there();
+        let asked = self.graph.ask(pieces.iter().map(|(peer, rows)| self.asking(peer, rows, draw)));
+        let own = self.sample_own(&requests, draw, scratch)?;
+        let answers = asked.collect(pieces.len())?;
+        let counters = &self.graph.counters;
+        count(&counters.own_dsts, own.n_dst());
+        count(&counters.remote_dsts, dsts.len() - own.n_dst());
+        let mut frontiers = Vec::with_capacity(pieces.len());
+        for ((peer, rows), answer) in pieces.iter().zip(answers) {
+            frontiers.push(self.picked(peer, rows, &answer, draw, scratch)?);
+        }
+        requests.merge(&own, &frontiers, draw.weights != EdgeWeights::None, out);
+        let n_edges = out.srcs.len() as u64;
+        match u32::try_from(n_edges) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(kiln_sample::Error::BlockTooLarge { layer: hop.layer, n_edges }.into()),
+        }
+    }
+
+    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, draw: Draw) -> Asking {
+        let mean = self.graph.n_edges() as usize / self.graph.n_nodes().max(1) + 1;
+        let list = bytes_of(rows.rows.to_vec());
+        let (question, edges_per_dst) = match &self.rule {
+            Where::Here(_) => (Question::List(ListRequest { lease: 0, rows: list }), mean),
+            Where::There(rule) => {
+                let weights = match draw.weights {
+                    EdgeWeights::None => Weights::None,
+                    EdgeWeights::Stored => Weights::Stored,
+                    EdgeWeights::Scaled => Weights::Scaled,
+                };
+                let (fanout, edges) = match draw.fanout {
+                    Fanout::All => (None, mean),
+                    Fanout::UpTo(fanout) => (Some(fanout), fanout as usize + 1),
+                };
+                let (key, rule) = (draw.key.to_u64(), rule.clone());
+                let request =
+                    SampleRequest { lease: 0, rows: list, key, rule, fanout, weights: weights.into() };
+                (Question::Sample(request), edges)
+            }
+        };
+        let n_bytes = rows.rows.len().saturating_mul(12 + 12 * edges_per_dst);
+        Asking { peer: Arc::clone(peer), question, n_bytes }
+    }
+
+    /// Of the nodes that lie here.
+    fn sample_own(&self, requests: &Requests<'_>, draw: Draw, scratch: &mut Scratch) -> Result<Frontier> {
+        let mut own = Frontier::default();
+        if let Some((held, rows)) = requests.here() {
+            match &self.rule {
+                Where::There(rule) => held.sample(rows, rule, draw, scratch, &mut own)?,
+                Where::Here(rule) => held.edges.sample(rows, rule, draw, scratch, &mut own)?,
+            }
+        }
+        Ok(own)
+    }
+
+    /// What an answer says, or what is picked of it.
+    fn picked(
+        &self,
+        peer: &Peer,
+        rows: &Rows<'_>,
+        answer: &[u8],
+        draw: Draw,
+        scratch: &mut Scratch,
+    ) -> Result<Frontier> {
+        let (n_dst, has_weights) = (rows.rows.len(), draw.weights != EdgeWeights::None);
+        let found = || format!("{} bytes for {n_dst} nodes", answer.len());
+        match &self.rule {
+            Where::There(_) => wire::frontier(answer, n_dst, has_weights)
+                .map_err(|expected| peer.bad_answer("a sample", expected, found())),
+            Where::Here(rule) => {
+                let (weighs, types) = (self.graph.has_weights(), self.graph.has_edge_types());
+                let edges = wire::lists(answer, rows.nodes, weighs, types)
+                    .map_err(|expected| peer.bad_answer("lists of neighbours", expected, found()))?;
+                let all: Vec<NodeId> = (0..n_dst as u32).map(NodeId).collect();
+                let mut picked = Frontier::default();
+                edges.sample(&all, rule, draw, scratch, &mut picked)?;
+                Ok(picked)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RemoteSampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rule = match &self.rule {
+            Where::There(name) => name.as_str(),
+            Where::Here(_) => "of this process",
+        };
+        f.debug_struct("RemoteSampler")
+            .field("fanouts", &self.fanouts)
+            .field("rule", &rule)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FrontierSampler for RemoteSampler {
+    fn n_layers(&self) -> usize {
+        self.fanouts.len()
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.graph.n_nodes()
+    }
+
+    fn sample_frontier(
+        &self,
+        hop: Hop,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> kiln_sample::Result<()> {
+        Ok(self.sample(hop, dsts, scratch, out)?)
+    }
+}
+
+/// The nodes of one hop by who owns them.
+struct Requests<'a> {
+    graph: &'a RemoteGraph,
+    /// By part: the nodes, and their rows there.
+    nodes: Vec<Vec<NodeId>>,
+    rows: Vec<Vec<NodeId>>,
+    /// By destination: whose it is.
+    parts: Vec<u16>,
+}
+
+/// Nodes of one question.
+struct Rows<'a> {
+    nodes: &'a [NodeId],
+    rows: &'a [NodeId],
+}
+
+impl<'a> Requests<'a> {
+    fn of(graph: &'a RemoteGraph, dsts: &[NodeId]) -> Result<Self> {
+        let book = graph.book();
+        let n_parts = book.n_parts();
+        let (mut nodes, mut rows) = (vec![Vec::new(); n_parts], vec![Vec::new(); n_parts]);
+        let mut parts = Vec::with_capacity(dsts.len());
+        for (position, &node) in dsts.iter().enumerate() {
+            let place = book.place(node).ok_or(kiln_sample::Error::SeedOutOfRange {
+                node,
+                position,
+                n_nodes: book.n_nodes(),
+            })?;
+            nodes[place.part].push(node);
+            rows[place.part].push(NodeId(place.row));
+            parts.push(place.part as u16);
+        }
+        Ok(Self { graph, nodes, rows, parts })
+    }
+
+    /// What lies here.
+    fn here(&self) -> Option<(&'a crate::held::Held, &[NodeId])> {
+        let held: &'a Arc<_> = self.graph.own()?;
+        Some((held, &self.rows[held.part.index]))
+    }
+
+    /// Questions to servers.
+    fn there(&self) -> Vec<(&'a Arc<Peer>, Rows<'_>)> {
+        let mut pieces = Vec::new();
+        for (part, (nodes, rows)) in self.nodes.iter().zip(&self.rows).enumerate() {
+            if let Owner::There(peer) = self.graph.owner(part) {
+                let both = nodes.chunks(MAX_DSTS).zip(rows.chunks(MAX_DSTS));
+                pieces.extend(both.map(|(nodes, rows)| (peer, Rows { nodes, rows })));
+            }
+        }
+        pieces
+    }
+
+    /// Puts the edges of all into the order of the destinations. `there` are those of [`Requests::there`].
+    fn merge(&self, own: &Frontier, there: &[Frontier], has_weights: bool, out: &mut Frontier) {
+        let n_edges = own.srcs.len() + there.iter().map(|frontier| frontier.srcs.len()).sum::<usize>();
+        out.indptr.clear();
+        out.indptr.push(0);
+        out.srcs.clear();
+        out.srcs.reserve(n_edges);
+        out.edge_ids.clear();
+        out.edge_ids.reserve(n_edges);
+        out.weights = has_weights.then(|| Vec::with_capacity(n_edges));
+        // Where each part's answers start among all, and how many of its nodes have been gone through.
+        let (mut first, mut firsts) = (0, vec![0; self.nodes.len()]);
+        for (part, nodes) in self.nodes.iter().enumerate() {
+            firsts[part] = first;
+            if let Owner::There(_) = self.graph.owner(part) {
+                first += nodes.len().div_ceil(MAX_DSTS);
+            }
+        }
+        let mut n_done = vec![0; self.nodes.len()];
+        for part in &self.parts {
+            let part = usize::from(*part);
+            let done = n_done[part];
+            n_done[part] += 1;
+            let (frontier, dst) = match self.graph.owner(part) {
+                Owner::Here(_) => (own, done),
+                Owner::There(_) => (&there[firsts[part] + done / MAX_DSTS], done % MAX_DSTS),
+            };
+            let picked = frontier.indptr[dst] as usize..frontier.indptr[dst + 1] as usize;
+            out.srcs.extend_from_slice(&frontier.srcs[picked.clone()]);
+            out.edge_ids.extend_from_slice(&frontier.edge_ids[picked.clone()]);
+            if let (Some(weights), Some(all)) = (&frontier.weights, &mut out.weights) {
+                all.extend_from_slice(&weights[picked]);
+            }
+            // Too many for 32 bits are found afterwards.
+            out.indptr.push(out.srcs.len() as u32);
+        }
+    }
+}

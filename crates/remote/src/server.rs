@@ -1,0 +1,126 @@
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_partition::Part;
+use kiln_rpc::{Door, Tls, Token};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::server::TcpIncoming;
+
+use crate::held::Held;
+use crate::leases::Leases;
+use crate::proto::GraphServer;
+use crate::service::Service;
+use crate::{BEAT, Error, MAX_MESSAGE_BYTES, Result, Rules, SILENCE, WINDOW_BYTES};
+
+/// How a part is served.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// `HOST:PORT` of this machine, at which clients are let in, and at no other; port 0 is any that is free.
+    pub address: String,
+    /// What clients must know.
+    pub token: Token,
+    /// Certificates, for both sides.
+    pub tls: Option<Tls>,
+    /// What edges may be picked by.
+    pub rules: Rules,
+    /// Answers that are made at once, each by a thread, at least 1.
+    pub n_threads: usize,
+    /// How long a client that says nothing still counts.
+    pub lease: Duration,
+}
+
+impl ServeConfig {
+    /// One thread a core, the built-in rules, leases of 30 s.
+    pub fn new(address: impl Into<String>, token: Token) -> Self {
+        let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (rules, lease) = (Rules::default(), Duration::from_secs(30));
+        Self { address: address.into(), token, tls: None, rules, n_threads, lease }
+    }
+}
+
+/// A part of a graph that other processes use, for as long as this lives.
+///
+/// It has threads of its own: some that wait for the network, and those that make answers. Its memory is that of the
+/// answers under way: at most `n_threads` of them, of which those to samples are held whole, and of each connection
+/// what is under way there.
+#[derive(Debug)]
+pub struct Server {
+    runtime: Option<Runtime>,
+    address: SocketAddr,
+    service: Service,
+}
+
+impl Server {
+    /// Starts to serve a part.
+    ///
+    /// # Errors
+    /// [`Error::Listen`], [`Error::Rpc`], [`Error::Threads`].
+    pub fn start(part: Arc<Part>, config: ServeConfig) -> Result<Self> {
+        let ServeConfig { address, token, tls, rules, n_threads, lease } = config;
+        let failed = |source| Error::Listen { address: address.clone(), source };
+        let listener = TcpListener::bind(&address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(n_threads.max(1))
+            .thread_name("kiln-serve")
+            .enable_all()
+            .build()
+            .map_err(Error::Threads)?;
+        let service = Service {
+            held: Arc::new(Held::new(part, rules)),
+            leases: Arc::new(Leases::new(lease, first_lease())),
+            started: Instant::now(),
+            places: Arc::new(Semaphore::new(n_threads.max(1))),
+        };
+        let door = Door { address: address.clone(), token, tls };
+        let guard = door.guard("another token: clients and servers of a graph have the same");
+        let graph = GraphServer::new(service.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let router = door
+            .server()?
+            .http2_keepalive_interval(Some(BEAT))
+            .http2_keepalive_timeout(Some(SILENCE))
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .add_service(InterceptedService::new(graph, guard));
+        let _inside = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
+        runtime.spawn(router.serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true))));
+        drop(_inside);
+        Ok(Self { runtime: Some(runtime), address: bound, service })
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many clients use it.
+    pub fn n_clients(&self) -> usize {
+        self.service.leases.n_held(Instant::now())
+    }
+
+    /// For how long nobody has used it, after somebody did.
+    pub fn free_for(&self) -> Option<Duration> {
+        self.service.leases.free_for(Instant::now())
+    }
+}
+
+impl Drop for Server {
+    /// Ends it at once: whoever waits for an answer asks again, here or elsewhere.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Leases of a server that takes the place of another have other numbers: those of its start's moment on.
+fn first_lease() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_nanos() as u64)
+}

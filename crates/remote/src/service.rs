@@ -1,0 +1,205 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use kiln_feature::RowBuf;
+use kiln_graph::NodeId;
+use kiln_sample::{Fanout, Frontier, RngKey, Scratch};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use crate::edges::{Draw, EdgeWeights};
+use crate::held::Held;
+use crate::leases::Leases;
+use crate::proto::{
+    Array, Chunk, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest,
+    Opened, SampleRequest, Weights,
+};
+use crate::wire::{self, CHUNK_BYTES};
+use crate::{Error, PROTOCOL};
+
+/// Pieces of an answer that are made ahead of the network.
+const AHEAD: usize = 8;
+
+type Answer<T> = Result<Response<T>, Status>;
+type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
+
+/// What a server answers. It holds no state of any training, but for who uses it.
+#[derive(Debug, Clone)]
+pub(crate) struct Service {
+    pub(crate) held: Arc<Held>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) started: Instant,
+    /// Answers that are made at once; others wait.
+    pub(crate) places: Arc<Semaphore>,
+}
+
+impl Service {
+    fn renew(&self, lease: u64) -> Result<(), Status> {
+        match self.leases.renew(lease, Instant::now()) {
+            true => Ok(()),
+            // Clients take this code to mean that they should open again.
+            false => Err(Status::failed_precondition("there is no such lease")),
+        }
+    }
+
+    /// The rows that were asked for, which are there.
+    fn rows(&self, bytes: &[u8]) -> Result<Vec<NodeId>, Status> {
+        let rows = wire::ids(bytes).ok_or_else(|| Status::invalid_argument("rows of other than 4 bytes"))?;
+        self.held.check(&rows).map_err(Status::invalid_argument)?;
+        Ok(rows)
+    }
+
+    /// Has a thread make an answer, piece by piece as far ahead as the network is behind, when there is a place for it.
+    async fn answer(
+        &self,
+        make: impl FnOnce(&Held, &dyn Fn(Bytes) -> bool) -> crate::Result<()> + Send + 'static,
+    ) -> Answer<Chunks> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| Status::unavailable("the server ends"))?;
+        let (say, said) = mpsc::channel(AHEAD);
+        let held = Arc::clone(&self.held);
+        tokio::task::spawn_blocking(move || {
+            let _place = place;
+            // That nobody listens any more is no reason to go on.
+            let send = |data: Bytes| say.blocking_send(Ok(Chunk { data })).is_ok();
+            match make(&held, &send) {
+                // Without it, clients take an answer for one that broke off, as those of a server that ends do.
+                Ok(()) => drop(send(Bytes::new())),
+                Err(error) => drop(say.blocking_send(Err(refusal(&error)))),
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(said))))
+    }
+}
+
+/// What a client is told: that the same would fail again.
+fn refusal(error: &Error) -> Status {
+    match error {
+        Error::BadRule { reason } => Status::not_found(reason.clone()),
+        other => Status::invalid_argument(kiln_dist::chain(other)),
+    }
+}
+
+#[tonic::async_trait]
+impl Graph for Service {
+    type FetchStream = Chunks;
+    type SampleStream = Chunks;
+    type ListStream = Chunks;
+    type GatherStream = Chunks;
+
+    async fn open(&self, request: Request<OpenRequest>) -> Answer<Opened> {
+        let OpenRequest { protocol, partition_hash, .. } = request.into_inner();
+        if protocol != PROTOCOL {
+            let text = format!(
+                "protocol {protocol}, this server speaks {PROTOCOL}: use one version of kiln everywhere"
+            );
+            return Err(Status::unimplemented(text));
+        }
+        let part = &self.held.part;
+        if !partition_hash.is_empty() && partition_hash != part.partition_hash {
+            let text = format!(
+                "it holds part {} of another partition, {}, expected {partition_hash}: start it with the part that this \
+                 job began with",
+                part.index, part.partition_hash
+            );
+            return Err(Status::aborted(text));
+        }
+        let lease = Lease { id: self.leases.take(Instant::now()) };
+        let lease_ms = self.leases.time().as_millis() as u64;
+        Ok(Response::new(Opened { lease: Some(lease), lease_ms, ..self.held.told() }))
+    }
+
+    async fn renew(&self, request: Request<Lease>) -> Answer<Nothing> {
+        self.renew(request.into_inner().id)?;
+        Ok(Response::new(Nothing {}))
+    }
+
+    async fn close(&self, request: Request<Lease>) -> Answer<Nothing> {
+        self.leases.end(request.into_inner().id, Instant::now());
+        Ok(Response::new(Nothing {}))
+    }
+
+    async fn fetch(&self, request: Request<FetchRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let array =
+            Array::try_from(request.array).map_err(|_| Status::invalid_argument("an unknown array"))?;
+        self.answer(move |held, send| {
+            let part = &held.part;
+            let bytes: &[u8] = match array {
+                Array::NewIds => bytemuck::cast_slice(part.book.new_ids()),
+                Array::Labels => bytemuck::cast_slice(part.labels.as_slice()),
+                Array::Train => bytemuck::cast_slice(&part.split.train),
+                Array::Validation => bytemuck::cast_slice(&part.split.val),
+                Array::Test => bytemuck::cast_slice(&part.split.test),
+            };
+            let _ = bytes.chunks(CHUNK_BYTES).all(|piece| send(Bytes::copy_from_slice(piece)));
+            Ok(())
+        })
+        .await
+    }
+
+    async fn sample(&self, request: Request<SampleRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let (rows, rule) = (self.rows(&request.rows)?, request.rule);
+        let weights = match Weights::try_from(request.weights) {
+            Ok(Weights::None) => EdgeWeights::None,
+            Ok(Weights::Stored) => EdgeWeights::Stored,
+            Ok(Weights::Scaled) => EdgeWeights::Scaled,
+            Err(_) => return Err(Status::invalid_argument("unknown weights")),
+        };
+        let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
+        let draw = Draw { key: RngKey::new(request.key), fanout, weights };
+        self.answer(move |held, send| {
+            let mut frontier = Frontier::default();
+            held.sample(&rows, &rule, draw, &mut Scratch::default(), &mut frontier)?;
+            let _ = wire::chunks(wire::of_frontier(&held.edges, &rows, frontier)).all(send);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn list(&self, request: Request<ListRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let rows = self.rows(&request.rows)?;
+        self.answer(move |held, send| {
+            let _ = wire::chunks(wire::of_lists(&held.edges, &rows)).all(send);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn gather(&self, request: Request<GatherRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let rows = self.rows(&request.rows)?;
+        self.answer(move |held, send| {
+            let features = held.features();
+            let row_bytes = features.dim() * features.row_type().bytes();
+            for rows in rows.chunks((CHUNK_BYTES / row_bytes).max(1)) {
+                let mut values = RowBuf::empty(features.row_type());
+                held.gather(rows, &mut values)?;
+                if !wire::bytes_of_rows(values).is_some_and(send) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn health(&self, _: Request<Nothing>) -> Answer<Healthy> {
+        let now = Instant::now();
+        Ok(Response::new(Healthy {
+            part: self.held.part.index as u32,
+            n_clients: self.leases.n_held(now) as u64,
+            uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
+        }))
+    }
+}

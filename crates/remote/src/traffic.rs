@@ -1,0 +1,75 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What was asked for since the last time that somebody looked, by where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Rows of features that lie here.
+    pub own_rows: u64,
+    /// Rows of other parts that are kept here, since they are asked for often.
+    pub hot_rows: u64,
+    /// Rows that came over the network.
+    pub remote_rows: u64,
+    /// Nodes whose edges were sampled here.
+    pub own_dsts: u64,
+    /// Nodes whose edges were sampled elsewhere.
+    pub remote_dsts: u64,
+    /// Bytes of answers that came over the network.
+    pub remote_bytes: u64,
+    /// Questions to servers.
+    pub n_requests: u64,
+}
+
+impl Traffic {
+    /// The share of other parts' rows that did not travel; `None` where there were none.
+    pub fn hit_rate(&self) -> Option<f64> {
+        let n_others = self.hot_rows + self.remote_rows;
+        (0 < n_others).then(|| self.hot_rows as f64 / n_others as f64)
+    }
+}
+
+/// As a line of an epoch's report has it.
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { own_rows, hot_rows, remote_rows, remote_bytes, .. } = self;
+        let mib = *remote_bytes as f64 / f64::from(1 << 20);
+        write!(f, "rows: {own_rows} own, {hot_rows} cached, {remote_rows} remote")?;
+        if let Some(rate) = self.hit_rate() {
+            write!(f, " (cache hits {:.1} %)", 100.0 * rate)?;
+        }
+        write!(f, ", {mib:.1} MiB received")
+    }
+}
+
+/// Counts, from many threads.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) own_rows: AtomicU64,
+    pub(crate) hot_rows: AtomicU64,
+    pub(crate) remote_rows: AtomicU64,
+    pub(crate) own_dsts: AtomicU64,
+    pub(crate) remote_dsts: AtomicU64,
+    pub(crate) remote_bytes: AtomicU64,
+    pub(crate) n_requests: AtomicU64,
+}
+
+impl Counters {
+    /// What was counted since the last time.
+    pub(crate) fn take(&self) -> Traffic {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+        Traffic {
+            own_rows: take(&self.own_rows),
+            hot_rows: take(&self.hot_rows),
+            remote_rows: take(&self.remote_rows),
+            own_dsts: take(&self.own_dsts),
+            remote_dsts: take(&self.remote_dsts),
+            remote_bytes: take(&self.remote_bytes),
+            n_requests: take(&self.n_requests),
+        }
+    }
+}
+
+/// Adds to a count.
+pub(crate) fn count(counter: &AtomicU64, n: usize) {
+    counter.fetch_add(n as u64, Ordering::Relaxed);
+}

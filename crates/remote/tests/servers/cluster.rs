@@ -1,0 +1,167 @@
+//! Graphs in parts, served by this process to itself.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kiln_data::{Dataset, Names, Split};
+use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_graph::{CscBuilder, NodeId, gcn_norm};
+use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_remote::{ConnectConfig, RemoteGraph, Rules, ServeConfig, Server};
+use kiln_rpc::Token;
+
+pub(crate) const N_NODES: usize = 500;
+
+/// A number that looks random.
+pub(crate) fn wild(number: u64) -> u64 {
+    let mixed = (number ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 20
+}
+
+pub(crate) fn token() -> Token {
+    Token::new("a-word-of-this-test").unwrap()
+}
+
+/// A graph with hubs, loops, parallel edges and nodes without any, whose edges have weights.
+pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureSource>) -> Dataset {
+    let n_edges = 12 * n_nodes as u64;
+    let node = |number: u64| (wild(number) % n_nodes.max(1) as u64) as u32;
+    let hub = |number: u64| if number.is_multiple_of(5) { node(number) % 7 } else { node(number) };
+    let n_edges = if n_nodes < 8 { 0 } else { n_edges };
+    let srcs: Vec<u32> = (0..n_edges).map(hub).collect();
+    let dsts: Vec<u32> = (0..n_edges).map(|edge| hub(edge + n_edges)).collect();
+    let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
+    let classes: Vec<i32> = (0..n_nodes as u64).map(|node| (wild(node) % 4) as i32).collect();
+    let split = |rest: u64| -> kiln_graph::Buf<NodeId> {
+        let nodes = (0..n_nodes as u64).filter(|node| wild(*node) % 3 == rest);
+        nodes.map(|node| NodeId(node as u32)).collect()
+    };
+    Dataset {
+        name: "hubs".to_owned(),
+        graph: Arc::new(graph),
+        features,
+        labels: Arc::new(Labels::new(classes, 4)),
+        split: Split { train: split(0), val: split(1), test: split(2) },
+        names: Arc::new(Names::default()),
+        class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+        edge_type_names: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+pub(crate) fn features(n_nodes: usize, dim: usize) -> Arc<dyn FeatureSource> {
+    let values: Vec<f32> = (0..(n_nodes * dim) as u64).map(|at| wild(at) as f32).collect();
+    Arc::new(Dense::from_f32(values, dim).unwrap())
+}
+
+pub(crate) fn hubs() -> Dataset {
+    data(N_NODES, features(N_NODES, 3))
+}
+
+/// The parts of a set whose node `v` is in `owner(v)`.
+pub(crate) fn parts(
+    data: &Dataset,
+    n_parts: usize,
+    owner: impl Fn(u32) -> usize,
+    cache: Option<&CacheConfig>,
+) -> Vec<Arc<Part>> {
+    let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
+    let book = PartitionBook::from_parts(&owners, n_parts).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("parts");
+    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    write_parts(data, &book, &origin, cache, &out).unwrap();
+    // Mapped files outlive their names.
+    (0..n_parts).map(|part| Arc::new(Part::open(part_folder(&out, part)).unwrap())).collect()
+}
+
+pub(crate) fn serve(part: &Arc<Part>) -> Server {
+    serve_at("127.0.0.1:0", part)
+}
+
+pub(crate) fn serve_at(address: &str, part: &Arc<Part>) -> Server {
+    let lease = Duration::from_secs(2);
+    let config = ServeConfig { n_threads: 2, lease, ..ServeConfig::new(address, token()) };
+    Server::start(Arc::clone(part), config).unwrap()
+}
+
+pub(crate) fn addresses(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(|server| server.address().to_string()).collect()
+}
+
+pub(crate) fn config(servers: Vec<String>) -> ConnectConfig {
+    let (deadline, join_within) = (Duration::from_secs(20), Duration::from_secs(20));
+    ConnectConfig { deadline, join_within, ..ConnectConfig::new(servers, token()) }
+}
+
+/// A graph all of whose parts are served, or all but the one that lies here.
+pub(crate) struct Cluster {
+    // Dropped first: it says goodbye to the servers.
+    pub(crate) graph: Arc<RemoteGraph>,
+    pub(crate) servers: Vec<Server>,
+}
+
+impl Cluster {
+    pub(crate) fn of(parts: &[Arc<Part>], own: Option<usize>, rules: Rules) -> Self {
+        let serve = |part: &Arc<Part>| {
+            let config = ServeConfig {
+                rules: rules.clone(),
+                n_threads: 2,
+                ..ServeConfig::new("127.0.0.1:0", token())
+            };
+            Server::start(Arc::clone(part), config).unwrap()
+        };
+        let others = parts.iter().enumerate().filter(|(part, _)| Some(*part) != own);
+        let servers: Vec<Server> = others.map(|(_, part)| serve(part)).collect();
+        let own = own.map(|own| Arc::clone(&parts[own]));
+        let config = ConnectConfig { own, rules, ..config(addresses(&servers)) };
+        Self { graph: Arc::new(RemoteGraph::connect(config).unwrap()), servers }
+    }
+}
+
+/// A link to a server, which can be cut: then nothing comes through any more, and nobody is told.
+pub(crate) struct Link {
+    pub(crate) address: SocketAddr,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Link {
+    pub(crate) fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, is_cut) = (listener.local_addr().unwrap(), Arc::<AtomicBool>::default());
+        let cut = Arc::clone(&is_cut);
+        std::thread::spawn(move || {
+            for from in listener.incoming().map_while(Result::ok) {
+                let Ok(to) = TcpStream::connect(server) else { continue };
+                for (from, to) in [(from.try_clone(), to.try_clone()), (Ok(to), Ok(from))] {
+                    let (from, to, cut) = (from.unwrap(), to.unwrap(), Arc::clone(&cut));
+                    std::thread::spawn(move || carry(from, to, &cut));
+                }
+            }
+        });
+        Self { address, is_cut }
+    }
+
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn mend(&self) {
+        self.is_cut.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Bytes that come while the link is cut are lost, and their connection is of no use any more.
+fn carry(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(n_bytes) = from.read(&mut bytes) {
+        if n_bytes == 0 || !cut.load(Ordering::SeqCst) && to.write_all(&bytes[..n_bytes]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Both);
+}

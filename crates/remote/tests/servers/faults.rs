@@ -1,0 +1,221 @@
+//! Servers that are lost, come back, are others, or do not let a client in.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_feature::{FeatureSource, RowBuf};
+use kiln_graph::NodeId;
+use kiln_partition::Part;
+use kiln_remote::{ConnectConfig, Error, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
+use kiln_rpc::Token;
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
+
+use crate::cluster::{Cluster, Link, addresses, config, hubs, parts, serve, serve_at};
+
+const FANOUTS: [Fanout; 2] = [Fanout::UpTo(5); 2];
+
+fn halves() -> Vec<Arc<Part>> {
+    parts(&hubs(), 2, |node| node as usize % 2, None)
+}
+
+fn step(sampler: &dyn BlockSampler, step: u64) -> kiln_sample::Result<Sampled> {
+    let seeds = (0..20).map(|at| NodeId((step as u32 * 20 + at) % 500)).collect();
+    sampler.sample_blocks(&Seeds::nodes(seeds), RngKey::new(step), &mut Scratch::default())
+}
+
+/// The error behind one of a sampler or of features.
+fn told(error: &dyn std::error::Error) -> String {
+    error.to_string()
+}
+
+fn refused(config: ConnectConfig) -> Error {
+    RemoteGraph::connect(config).unwrap_err()
+}
+
+#[test]
+fn a_server_that_is_started_again_goes_on_where_it_was() {
+    let (parts, whole) = (halves(), NeighborSampler::new(hubs().graph, FANOUTS));
+    let first = serve(&parts[0]);
+    let mut second = Some(serve(&parts[1]));
+    let address = second.as_ref().unwrap().address().to_string();
+    let graph = RemoteGraph::connect(config(vec![first.address().to_string(), address.clone()])).unwrap();
+    let (graph, parts_again) = (Arc::new(graph), parts.clone());
+    let sampler = RemoteSampler::new(Arc::clone(&graph), FANOUTS);
+    let features = RemoteFeatures::new(graph).unwrap();
+    let restarter = std::thread::spawn(move || {
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(150));
+            drop(second.take());
+            std::thread::sleep(Duration::from_millis(150));
+            // The port is free once the old server's threads have ended.
+            second = Some(serve_soon(&address, &parts_again[1]));
+        }
+        second
+    });
+    let mut n_steps = 0;
+    while !restarter.is_finished() || n_steps < 20 {
+        assert!(step(&sampler, n_steps).unwrap() == step(&whole, n_steps).unwrap(), "step {n_steps}");
+        let mut rows = RowBuf::default();
+        features.gather(&[1, 3, 499, 0].map(NodeId), &mut rows).unwrap();
+        n_steps += 1;
+    }
+    drop(restarter.join().unwrap());
+}
+
+fn serve_soon(address: &str, part: &Arc<Part>) -> Server {
+    let started = Instant::now();
+    while std::net::TcpListener::bind(address).is_err() {
+        assert!(started.elapsed() < Duration::from_secs(10), "{address} should be free");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    serve_at(address, part)
+}
+
+#[test]
+fn a_server_that_comes_back_with_another_partition_is_refused() {
+    let parts = halves();
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    let addresses = addresses(&servers);
+    let graph = Arc::new(RemoteGraph::connect(config(addresses.clone())).unwrap());
+    let sampler = RemoteSampler::new(graph, FANOUTS);
+    step(&sampler, 0).unwrap();
+    let [first, second] = servers;
+    drop(second);
+    let others = crate::cluster::parts(&hubs(), 2, |node| usize::from(node < 250), None);
+    let _second = serve_soon(&addresses[1], &others[1]);
+    let error = told(&step(&sampler, 1).unwrap_err());
+    assert!(error.contains("refuses") && error.contains("another partition"), "{error}");
+    assert!(error.contains(&addresses[1]), "{error}");
+    drop(first);
+}
+
+#[test]
+fn a_server_that_is_gone_is_named_when_the_time_is_up() {
+    let parts = halves();
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    let addresses = addresses(&servers);
+    let config = ConnectConfig { deadline: Duration::from_secs(1), ..config(addresses.clone()) };
+    let graph = Arc::new(RemoteGraph::connect(config).unwrap());
+    let (sampler, features) =
+        (RemoteSampler::new(Arc::clone(&graph), FANOUTS), RemoteFeatures::new(graph).unwrap());
+    let [first, second] = servers;
+    drop(second);
+    let started = Instant::now();
+    let error = told(&step(&sampler, 0).unwrap_err());
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    let expected = format!("the graph server {} (part 1) is lost: a sample has waited", addresses[1]);
+    assert!(error.contains(&expected), "{error}");
+    let error = told(&features.gather(&[NodeId(1)], &mut RowBuf::default()).unwrap_err());
+    assert!(error.contains("(part 1) is lost: rows of features"), "{error}");
+    drop(first);
+}
+
+/// Nobody is told that a link is cut: both sides find out.
+#[test]
+fn a_cut_link_is_noticed_and_may_be_mended() {
+    let (parts, whole) = (halves(), NeighborSampler::new(hubs().graph, FANOUTS));
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    let link = Link::to(servers[1].address());
+    let addresses = vec![servers[0].address().to_string(), link.address.to_string()];
+    let patient = RemoteGraph::connect(config(addresses.clone())).unwrap();
+    let hasty = ConnectConfig { deadline: Duration::from_secs(6), ..config(addresses) };
+    let hasty = RemoteSampler::new(Arc::new(RemoteGraph::connect(hasty).unwrap()), FANOUTS);
+    let patient = RemoteSampler::new(Arc::new(patient), FANOUTS);
+    assert!(step(&patient, 0).unwrap() == step(&whole, 0).unwrap());
+    link.cut();
+    let waiter = std::thread::spawn(move || (step(&patient, 1), patient));
+    let started = Instant::now();
+    let error = told(&step(&hasty, 1).unwrap_err());
+    println!("the cut link was noticed after {:.1} s: {error}", started.elapsed().as_secs_f64());
+    assert!(started.elapsed() <= Duration::from_secs(6 + 2), "{:?}", started.elapsed());
+    assert!(error.contains("(part 1) is lost"), "{error}");
+    link.mend();
+    let (sampled, patient) = waiter.join().unwrap();
+    assert!(sampled.unwrap() == step(&whole, 1).unwrap(), "it comes back before the deadline");
+    assert!(step(&patient, 2).unwrap() == step(&whole, 2).unwrap());
+}
+
+#[test]
+fn another_token_is_refused() {
+    let parts = halves();
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    let other = Token::new("another-word").unwrap();
+    let error = refused(ConnectConfig { token: other, ..config(addresses(&servers)) });
+    assert!(error.to_string().contains("refuses: another token"), "{error}");
+    assert_eq!(servers[0].n_clients(), 0);
+}
+
+#[test]
+fn servers_that_are_not_the_graph_are_refused() {
+    let parts = halves();
+    let others = crate::cluster::parts(&hubs(), 2, |node| usize::from(node < 250), None);
+    let servers = [serve(&parts[0]), serve(&parts[0]), serve(&others[1])];
+    let of =
+        |which: &[usize]| config(which.iter().map(|server| servers[*server].address().to_string()).collect());
+    let cases = [
+        (of(&[0]), "nobody holds part 1 of 2"),
+        (of(&[0, 1]), "both hold part 0"),
+        (of(&[0, 2]), "all must be of one"),
+        (of(&[]), "neither a part here nor a server"),
+    ];
+    for (config, expected) in cases {
+        let error = refused(config).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let nowhere =
+        ConnectConfig { join_within: Duration::from_millis(300), ..config(vec!["127.0.0.1:9".to_owned()]) };
+    let error = refused(nowhere).to_string();
+    assert!(error.contains("127.0.0.1:9 (part 0) is lost: a lease has waited"), "{error}");
+    let bad = refused(config(vec!["no address at all".to_owned()])).to_string();
+    assert!(bad.contains("expected HOST:PORT"), "{bad}");
+}
+
+#[test]
+fn leases_tell_who_uses_a_server() {
+    let parts = halves();
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    assert_eq!((servers[0].n_clients(), servers[0].free_for()), (0, None));
+    let graph = RemoteGraph::connect(config(addresses(&servers))).unwrap();
+    // Longer than a lease, which somebody keeps.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!((servers[0].n_clients(), servers[0].free_for()), (1, None));
+    drop(graph);
+    assert_eq!(servers[0].n_clients(), 0);
+    assert!(servers[0].free_for().is_some());
+}
+
+/// Everything elsewhere, little may be under way, and many threads ask.
+#[test]
+fn little_room_and_many_threads_give_the_same() {
+    let (parts, whole) = (halves(), NeighborSampler::new(hubs().graph, FANOUTS));
+    let cluster = Cluster::of(&parts, None, Rules::default());
+    let config = ConnectConfig { in_flight_bytes: 1, n_channels: 1, ..config(addresses(&cluster.servers)) };
+    let graph = Arc::new(RemoteGraph::connect(config).unwrap());
+    let (sampler, features) =
+        (RemoteSampler::new(Arc::clone(&graph), FANOUTS), RemoteFeatures::new(graph).unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (sampler, features, whole) = (&sampler, &features, &whole);
+            scope.spawn(move || {
+                for at in 0..10 {
+                    let (got, expected) = (step(sampler, 10 * thread + at), step(whole, 10 * thread + at));
+                    assert!(got.unwrap() == expected.unwrap());
+                    features.gather(&[1, 2, 3].map(NodeId), &mut RowBuf::default()).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn nodes_that_do_not_exist_are_errors() {
+    let parts = halves();
+    let cluster = Cluster::of(&parts, Some(0), Rules::default());
+    let features = RemoteFeatures::new(Arc::clone(&cluster.graph)).unwrap();
+    let error = features.gather(&[NodeId(500)], &mut RowBuf::default()).unwrap_err();
+    assert!(matches!(error, kiln_feature::Error::NodeOutOfRange { n_rows: 500, .. }), "{error}");
+    let sampler = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS);
+    let seeds = Seeds::nodes(vec![NodeId(500)]);
+    let error = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err();
+    assert!(matches!(error, kiln_sample::Error::SeedOutOfRange { n_nodes: 500, .. }), "{error}");
+}

@@ -1,0 +1,242 @@
+//! The same as of the whole graph.
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use kiln_feature::{Dense, FeatureSource, RowBuf, Rows, Sparse};
+use kiln_graph::{Buf, NodeId};
+use kiln_partition::{CacheConfig, Part};
+use kiln_remote::{RemoteFeatures, RemoteSampler, Rules};
+use kiln_sample::{
+    BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Sampled, Scratch, Seeds,
+    Uniform, UniformWithLoop, UniformWithReplacement,
+};
+
+use crate::cluster::{Cluster, N_NODES, data, features, hubs, parts, wild};
+
+const FANOUTS: [Fanout; 3] = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(7)];
+
+fn batches() -> Vec<(Seeds, RngKey)> {
+    let nodes =
+        |n: u64, first: u64| Seeds::nodes((0..n).map(|at| NodeId((wild(first + at) % 500) as u32)).collect());
+    vec![
+        (nodes(64, 0), RngKey::new(3)),
+        (nodes(1, 100), RngKey::new(4)),
+        // Hubs, one of them twice.
+        (Seeds::nodes([3, 4, 3, 0].map(NodeId).to_vec()), RngKey::new(5)),
+        (Seeds::nodes(Vec::new()), RngKey::new(6)),
+    ]
+}
+
+fn sampled(sampler: &dyn BlockSampler) -> Vec<Sampled> {
+    let mut scratch = Scratch::default();
+    batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
+}
+
+/// The number of parts, and which of them owns a node.
+type Way = (usize, fn(u32) -> usize);
+
+/// Ways to part the nodes: two interleaved, all in the last of two, four of which one is empty, one.
+fn ways() -> [Way; 4] {
+    [
+        (2, |node| node as usize % 2),
+        (2, |_| 1),
+        (4, |node| [0, 1, 3][wild(u64::from(node)) as usize % 3]),
+        (1, |_| 0),
+    ]
+}
+
+/// Parts all served, and each of them here.
+fn modes(parts: &[Arc<Part>]) -> impl Iterator<Item = Option<usize>> {
+    std::iter::once(None).chain((0..parts.len()).map(Some))
+}
+
+#[test]
+fn blocks_are_those_of_the_whole_graph() {
+    let data = hubs();
+    let graph = &data.graph;
+    let of_rule = |with_weights: &str| -> [(&str, Box<dyn BlockSampler>); 3] {
+        fn finish<R: kiln_sample::PickRule>(
+            sampler: NeighborSampler<R>,
+            weights: &str,
+        ) -> NeighborSampler<R> {
+            match weights {
+                "stored" => sampler.carry_weights().unwrap(),
+                "scaled" => sampler.estimate_sums().unwrap(),
+                _ => sampler,
+            }
+        }
+        let make = || Arc::clone(graph);
+        [
+            ("uniform", Box::new(finish(NeighborSampler::new(make(), FANOUTS), with_weights))),
+            (
+                "uniform-with-loop",
+                Box::new(finish(NeighborSampler::with_rule(make(), FANOUTS, UniformWithLoop), with_weights)),
+            ),
+            (
+                "uniform-with-replacement",
+                Box::new(finish(
+                    NeighborSampler::with_rule(make(), FANOUTS, UniformWithReplacement),
+                    with_weights,
+                )),
+            ),
+        ]
+    };
+    for (n_parts, owner) in ways() {
+        let parts = parts(&data, n_parts, owner, None);
+        for own in modes(&parts) {
+            let cluster = Cluster::of(&parts, own, Rules::default());
+            for weights in ["none", "stored", "scaled"] {
+                for (name, whole) in of_rule(weights) {
+                    let remote =
+                        RemoteSampler::with_named_rule(Arc::clone(&cluster.graph), FANOUTS, name).unwrap();
+                    let remote = match weights {
+                        "stored" => remote.carry_weights().unwrap(),
+                        "scaled" => remote.estimate_sums().unwrap(),
+                        _ => remote,
+                    };
+                    assert_eq!(remote.warning(), None);
+                    assert!(
+                        sampled(&remote) == sampled(&*whole),
+                        "{name}, {weights}, {n_parts} parts, own {own:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Picks of the user's own, which look at ids and weights.
+fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+    let by_weight = neighbors.weights.is_some_and(|weights| 0.1 < weights[0]);
+    let first = if by_weight { key.draws().below(neighbors.degree() as u32) } else { neighbors.ids[0].0 };
+    let degree = neighbors.degree() as u32;
+    (0..fanout.min(degree)).for_each(|at| picks.push((first + at) % degree));
+}
+
+#[test]
+fn rules_of_the_user_pick_the_same_there_and_here() {
+    let data = hubs();
+    let whole =
+        NeighborSampler::with_rule(Arc::clone(&data.graph), FANOUTS, last_ones).carry_weights().unwrap();
+    let expected = sampled(&whole);
+    let parts = parts(&data, 2, |node| node as usize / 3 % 2, None);
+    for own in modes(&parts) {
+        let rules = Rules::default().register("last-ones", last_ones).unwrap();
+        let cluster = Cluster::of(&parts, own, rules);
+        let graph = || Arc::clone(&cluster.graph);
+        let there = RemoteSampler::with_named_rule(graph(), FANOUTS, "last-ones").unwrap();
+        assert!(sampled(&there.carry_weights().unwrap()) == expected, "own {own:?}");
+        let here = RemoteSampler::with_rule(graph(), FANOUTS, last_ones).carry_weights().unwrap();
+        let warning = here.warning().unwrap();
+        assert!(warning.contains("of each node all edges travel"), "{warning}");
+        assert!(sampled(&here) == expected, "here, own {own:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_servers_do_not_know_is_an_error() {
+    let (data, rule) = (hubs(), Uniform);
+    let parts = parts(&data, 2, |node| node as usize % 2, None);
+    let cluster = Cluster::of(&parts, None, Rules::default());
+    let graph = || Arc::clone(&cluster.graph);
+    let error = RemoteSampler::with_named_rule(graph(), FANOUTS, "mine").unwrap_err();
+    assert!(error.to_string().contains("no rule `mine`, there are uniform,"), "{error}");
+    assert!(Rules::default().register("uniform", rule).is_err());
+    // Known here alone.
+    let servers = cluster.servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>();
+    let rules = Rules::default().register("mine", rule).unwrap();
+    let config = kiln_remote::ConnectConfig { rules, ..crate::cluster::config(servers) };
+    let graph = Arc::new(kiln_remote::RemoteGraph::connect(config).unwrap());
+    let sampler = RemoteSampler::with_named_rule(graph, FANOUTS, "mine").unwrap();
+    let (seeds, key) = &batches()[0];
+    let error = sampler.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
+    assert!(error.to_string().contains("refuses: no rule `mine`"), "{error}");
+}
+
+fn gathered(source: &dyn FeatureSource, ids: &[NodeId]) -> RowBuf {
+    let mut rows = RowBuf::empty(source.row_type());
+    source.gather(ids, &mut rows).unwrap();
+    rows
+}
+
+#[test]
+fn rows_are_those_of_the_whole_set() {
+    let sparse = || {
+        let indptr: Vec<u64> = (0..=N_NODES as u64).collect();
+        let columns: Vec<u32> = (0..N_NODES as u32).map(|row| row % 5).collect();
+        let values: Vec<f32> = (0..N_NODES).map(|row| row as f32).collect();
+        Sparse::new(Buf::from(indptr), Buf::from(columns), Buf::from(values), 5).unwrap()
+    };
+    let halves: Vec<f16> = (0..2 * N_NODES).map(|at| f16::from_f32(at as f32)).collect();
+    let upper: Vec<bf16> = (0..2 * N_NODES).map(|at| bf16::from_f32(at as f32)).collect();
+    let kinds: [Arc<dyn FeatureSource>; 5] = [
+        features(N_NODES, 3),
+        // Pieces of many messages, and of a row each.
+        features(N_NODES, 70_000),
+        Arc::new(Dense::new(Rows::F16(halves.into()), 2).unwrap()),
+        Arc::new(Dense::new(Rows::BF16(upper.into()), 2).unwrap()),
+        Arc::new(sparse()),
+    ];
+    let ids = |n: u64| -> Vec<NodeId> { (0..n).map(|at| NodeId((wild(at) % 500) as u32)).collect() };
+    for kind in kinds {
+        let data = data(N_NODES, kind);
+        let wide = 1000 < data.features.dim();
+        let lists = if wide {
+            vec![ids(40)]
+        } else {
+            vec![ids(300), ids(1), Vec::new(), [7; 9].map(NodeId).to_vec()]
+        };
+        let cache = CacheConfig { ratio: 0.2, fanouts: vec![Fanout::UpTo(4); 2], batch_size: 50, seed: 0 };
+        for (n_parts, owner) in if wide { ways()[..1].to_vec() } else { ways().to_vec() } {
+            let parts = parts(&data, n_parts, owner, Some(&cache));
+            for own in modes(&parts) {
+                let cluster = Cluster::of(&parts, own, Rules::default());
+                let graph = || Arc::clone(&cluster.graph);
+                for remote in [RemoteFeatures::new(graph()).unwrap(), RemoteFeatures::without_cache(graph())]
+                {
+                    assert_eq!((remote.dim(), remote.n_rows()), (data.features.dim(), N_NODES));
+                    for ids in &lists {
+                        let expected = gathered(&*data.features, ids);
+                        assert!(gathered(&remote, ids) == expected, "{n_parts} parts, own {own:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_all_parts_have_alike_is_that_of_the_whole_set() {
+    let data = hubs();
+    let parts = parts(&data, 2, |node| node as usize % 2, None);
+    for own in modes(&parts) {
+        let Cluster { graph, .. } = &Cluster::of(&parts, own, Rules::default());
+        assert_eq!((graph.n_nodes(), graph.n_edges()), (N_NODES, data.graph.n_edges()));
+        assert_eq!((graph.name(), graph.hash()), ("hubs", &*data.hash().unwrap()));
+        assert_eq!(graph.labels().as_slice(), data.labels.as_slice());
+        assert_eq!(graph.class_names(), data.class_names);
+        assert_eq!(graph.train()[..], data.split.train[..]);
+        assert_eq!(graph.val()[..], data.split.val[..]);
+        assert_eq!(graph.test()[..], data.split.test[..]);
+    }
+}
+
+#[test]
+fn rows_are_counted_by_where_they_were() {
+    let data = hubs();
+    let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(5); 2], batch_size: 50, seed: 0 };
+    let parts = parts(&data, 2, |node| node as usize % 2, Some(&cache));
+    let kept = parts[0].cache.as_ref().unwrap().ids.to_vec();
+    let cluster = Cluster::of(&parts, Some(0), Rules::default());
+    let remote = RemoteFeatures::new(Arc::clone(&cluster.graph)).unwrap();
+    let others = (0..N_NODES as u32).map(NodeId).filter(|node| node.0 % 2 == 1 && !kept.contains(node));
+    let others: Vec<NodeId> = others.take(10).collect();
+    let ids = [&[0, 2, 4].map(NodeId)[..], &kept[..5], &others, &others[..2]].concat();
+    gathered(&remote, &ids);
+    let traffic = cluster.graph.take_traffic();
+    assert_eq!((traffic.own_rows, traffic.hot_rows, traffic.remote_rows), (3, 5, 10), "{traffic:?}");
+    assert_eq!(traffic.remote_bytes, 10 * 3 * 4);
+    assert_eq!(traffic.hit_rate(), Some(5.0 / 15.0));
+    assert_eq!(cluster.graph.take_traffic().own_rows, 0);
+}

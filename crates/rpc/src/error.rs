@@ -1,0 +1,40 @@
+use std::time::Duration;
+
+/// Why a process could not be let in, or let nobody in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A token that cannot be sent.
+    #[error("the token must be of visible ASCII characters, at least 8")]
+    BadToken,
+    /// No token could be made.
+    #[error("the system gives no random numbers for a token: {reason}")]
+    NoRandomness {
+        /// What it says.
+        reason: String,
+    },
+    /// The other side's address is not one.
+    #[error("{address} is no address that can be used, expected HOST:PORT: {reason}")]
+    BadAddress {
+        /// The address.
+        address: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The other side was not there in time.
+    #[error("nobody answers at {address} within {waited:?}: {reason}")]
+    NoAnswer {
+        /// Its address.
+        address: String,
+        /// How long it was tried.
+        waited: Duration,
+        /// What came of the last try.
+        reason: String,
+    },
+    /// Certificates that cannot be used.
+    #[error("certificates: {reason}")]
+    Tls {
+        /// What is wrong.
+        reason: String,
+    },
+}
