@@ -1,5 +1,6 @@
 //! Programs whose ranks are processes, that a launcher started: how they meet and how they end.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -55,15 +56,8 @@ pub struct LaunchArgs {
     /// Seconds that a process waits for all others to start.
     #[arg(long, value_parser = flags::size, default_value = "300")]
     join_within: usize,
-    /// Certificate of the authority that has signed those of all processes, as PEM (feature `tls`).
-    #[arg(long, requires = "tls_cert", requires = "tls_key")]
-    tls_ca: Option<PathBuf>,
-    /// Certificate that this process shows.
-    #[arg(long, requires = "tls_ca")]
-    tls_cert: Option<PathBuf>,
-    /// Its private key.
-    #[arg(long, requires = "tls_ca")]
-    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 }
 
 impl LaunchArgs {
@@ -79,9 +73,26 @@ impl LaunchArgs {
         LAUNCH.get_or_init(|| launch.filter(|launch| 1 < launch.world_size));
         Ok(())
     }
+}
 
-    fn tls(&self) -> Option<Tls> {
-        let Self { tls_ca, tls_cert, tls_key, .. } = self;
+/// Certificates, which this process shows others and expects of them.
+#[derive(Debug, Args)]
+pub struct TlsArgs {
+    /// Certificate of the authority that has signed those of all processes, as PEM (feature `tls`).
+    #[arg(long, requires = "tls_cert", requires = "tls_key")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate that this process shows.
+    #[arg(long, requires = "tls_ca")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key.
+    #[arg(long, requires = "tls_ca")]
+    tls_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The files, if they were given.
+    pub fn files(&self) -> Option<Tls> {
+        let Self { tls_ca, tls_cert, tls_key } = self;
         Some(Tls { authority: tls_ca.clone()?, certificate: tls_cert.clone()?, key: tls_key.clone()? })
     }
 }
@@ -122,8 +133,8 @@ impl Crew {
             threads: run.threads_per_rank(),
             deadline,
             join_within: Duration::from_secs(args.join_within as u64),
-            token: token()?,
-            tls: args.tls(),
+            token: secret("KILN_JOB_TOKEN")?,
+            tls: args.tls.files(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             settings: settings.into_iter().collect(),
         };
@@ -139,6 +150,17 @@ impl Crew {
         say(&job);
         run.threads.set(job.threads()).ok();
         Ok(Self::Process(job))
+    }
+
+    /// The address by which ranks reach what this process serves.
+    ///
+    /// # Errors
+    /// When there is none that those of other machines could use.
+    pub fn local_ip(&self) -> anyhow::Result<IpAddr> {
+        match self {
+            Self::Threads(_) => Ok(Ipv4Addr::LOCALHOST.into()),
+            Self::Process(job) => Ok(job.local_ip()?),
+        }
     }
 
     /// Runs the body on each rank of this process, and returns their results. A process whose job fails ends here.
@@ -178,23 +200,24 @@ pub(crate) fn sum_on_device<T: kiln_train::Task>(
     Ok(trainer.with_sync(kiln_train::DeviceSync::new(move |bucket| Ok(nccl.sum(bucket)?))))
 }
 
-/// The job's secret word.
-fn token() -> anyhow::Result<Option<String>> {
+/// The secret word that the environment holds under this name, or a file that it names, if either.
+///
+/// # Errors
+/// When the file cannot be read, or others can read it.
+pub fn secret(name: &str) -> anyhow::Result<Option<String>> {
     let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    if let Some(token) = set("KILN_JOB_TOKEN") {
-        return Ok(Some(token));
+    if let Some(secret) = set(name) {
+        return Ok(Some(secret));
     }
-    let Some(path) = set("KILN_JOB_TOKEN_FILE") else { return Ok(None) };
+    let name = format!("{name}_FILE");
+    let Some(path) = set(&name) else { return Ok(None) };
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(&path)
-            .with_context(|| format!("KILN_JOB_TOKEN_FILE={path}"))?
-            .permissions()
-            .mode();
-        ensure!(mode & 0o077 == 0, "KILN_JOB_TOKEN_FILE={path}: others can read it, chmod 600 it");
+        let mode = std::fs::metadata(&path).with_context(|| format!("{name}={path}"))?.permissions().mode();
+        ensure!(mode & 0o077 == 0, "{name}={path}: others can read it, chmod 600 it");
     }
-    let text = std::fs::read_to_string(&path).with_context(|| format!("KILN_JOB_TOKEN_FILE={path}"))?;
+    let text = std::fs::read_to_string(&path).with_context(|| format!("{name}={path}"))?;
     Ok(Some(text.trim().to_owned()))
 }
 

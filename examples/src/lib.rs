@@ -8,15 +8,17 @@ pub mod keep;
 mod launch;
 mod mean;
 mod nodes;
+mod parts;
 mod placement;
 mod program;
 mod progress;
 pub mod run;
 
 pub use judge::Judge;
-pub use launch::{Crew, Ending, LaunchArgs, launch, stop_flag};
+pub use launch::{Crew, Ending, LaunchArgs, TlsArgs, launch, secret, stop_flag};
 pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
+pub use parts::{Parts, PartsArgs, graph_token};
 pub use placement::{Placement, PlacementArgs};
 pub use program::Program;
 pub use progress::{Progress, say};

@@ -87,6 +87,7 @@ impl NodeProgram<'_> {
             |trainer| self.judge.count(trainer, &val_batches, VALIDATION, data, val),
             |trainer| self.judge.evaluate(trainer, &test_batches, TEST, data, test),
             || self.judge.peak_memory(),
+            (),
         )
     }
 }

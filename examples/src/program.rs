@@ -1,7 +1,7 @@
 //! What the programs do once their parts are put together.
 
 use kiln_loader::{Fetch, Loader, Pass};
-use kiln_train::{About, Counts, Evaluation, MemoryUse, Result, Task, Trainer, fit, test_best};
+use kiln_train::{About, Counts, Evaluation, MemoryUse, Observer, Result, Task, Trainer, fit, test_best};
 
 use crate::args::{FitArgs, Settings};
 use crate::keep::KeepArgs;
@@ -31,7 +31,8 @@ pub struct Program<'a> {
 
 impl Program<'_> {
     /// Trains, judging the model by `validate` after each epoch, has `test` judge the best one, and leaves the
-    /// files. Ends early, with a checkpoint, when a signal says so. A meeting of the ranks, of which the first one prints.
+    /// files. Ends early, with a checkpoint, when a signal says so. A meeting of the ranks, of which
+    /// the first one prints; what `observer` does it does on each.
     ///
     /// # Errors
     /// What any of it says.
@@ -42,6 +43,7 @@ impl Program<'_> {
         validate: impl FnMut(&mut Trainer<T>) -> Result<Counts>,
         test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
         memory: impl FnOnce() -> MemoryUse,
+        observer: impl Observer,
     ) -> anyhow::Result<Ending> {
         let Self { settings, data_name, class_names, .. } = self;
         let n_steps = train.n_steps(Pass::Train { epoch: 0 });
@@ -53,9 +55,10 @@ impl Program<'_> {
         let mut run = self.keep.start(settings, self.run, self.fit.epochs, self.data_hash, &mut trainer)?;
         let n_done = run.resumed().map_or(0, |then| then.epoch * n_steps + then.step);
         let progress = || Progress::new(self.fit.epochs, n_steps, n_done, self.loss_every);
-        let mut progress = trainer.is_first().then(progress);
+        let mut observers = (trainer.is_first().then(progress), observer);
         let config = self.keep.config(self.fit.epochs);
-        let mut report = fit(&mut trainer, train, config, validate, &mut run, &mut progress)?;
+        let mut report = fit(&mut trainer, train, config, validate, &mut run, &mut observers)?;
+        let (progress, _) = observers;
         if report.interrupted {
             if let (Some(folder), Some(progress)) = (run.folder(), progress) {
                 progress.finish();

@@ -78,3 +78,21 @@ impl Observer for Progress {
         self.bar.suspend(|| say(line));
     }
 }
+
+/// Prints a line an epoch for each rank, with what else there is to say of it.
+pub(crate) struct TrainerLine<F> {
+    pub(crate) rank: usize,
+    pub(crate) besides: F,
+}
+
+impl<F: Fn() -> S, S: fmt::Display> Observer for TrainerLine<F> {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, _: &Counts, _: bool) {
+        let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
+        let besides = (self.besides)();
+        // Of every process, not of the first one alone.
+        let line = format!("trainer {rank}  epoch {epoch:3}  loss {loss:.4}  {seconds:.2} s  {besides}");
+        let _ = writeln!(io::stdout(), "{line}");
+    }
+}

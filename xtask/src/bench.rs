@@ -19,7 +19,7 @@ use self::ceilings::Machine;
 use self::runs::Run;
 
 /// The stages, in the order of a step, each a file of `benches/benches`.
-const STAGES: [&str; 6] = ["graph", "sample", "gather", "aggregate", "dense", "step"];
+const STAGES: [&str; 7] = ["graph", "sample", "gather", "remote", "aggregate", "dense", "step"];
 
 /// What `--device` runs, in place of these.
 const DEVICE_STAGE: &str = "device";
@@ -27,7 +27,7 @@ const DEVICE_STAGE: &str = "device";
 /// Options of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Runs this stage only (graph, sample, gather, aggregate, dense, step); may be given several times
+    /// Runs this stage only (graph, sample, gather, remote, aggregate, dense, step); may be given several times
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STAGES), conflicts_with = "peers")]
     stage: Vec<String>,
     /// Runs the stage of devices on this one, cuda, cuda:1, wgpu or cube-cpu, in place of the others

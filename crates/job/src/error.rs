@@ -58,8 +58,8 @@ pub enum JobError {
          to a file with it that only you can read"
     )]
     NoToken,
-    /// Rank 0's address is not one.
-    #[error("the host of rank 0, {host}, has no address that can be used: {reason}")]
+    /// The address of rank 0, or of this process, is not one that others reach.
+    #[error("{host} has no address that can be used: {reason}")]
     NoAddress {
         /// The host.
         host: String,

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -66,6 +67,8 @@ pub struct Job {
     launch: Launch,
     engine: &'static str,
     threads: Option<usize>,
+    /// Where rank 0 serves the others.
+    address: String,
     /// Whether this rank's body has come to its end.
     has_run: AtomicBool,
 }
@@ -85,6 +88,7 @@ impl Job {
         let place = Arc::new(Place::new());
         let &JobConfig { deadline, join_within, threads, .. } = config;
         let timing = Timing { join: join_within, deadline };
+        let address = door.address.clone();
         let join = Join {
             rank: launch.rank as u64,
             world_size: launch.world_size as u64,
@@ -101,7 +105,7 @@ impl Job {
         let context = Arc::new(Context { topology, place, engines, deadline, over: OnceLock::new() });
         fail_on_panic(&control);
         let (launch, has_run) = (launch.clone(), AtomicBool::new(false));
-        Ok(Self { control, context, launch, engine, threads, has_run })
+        Ok(Self { control, context, launch, engine, threads, address, has_run })
     }
 
     /// Which rank this process is.
@@ -115,6 +119,19 @@ impl Job {
         let members = self.control.members();
         let own = &members[self.context.topology.rank].host;
         (0..members.len()).filter(|rank| members[*rank].host == *own).collect()
+    }
+
+    /// The address by which this machine reaches rank 0: for what this process serves to the others.
+    ///
+    /// # Errors
+    /// [`JobError::NoAddress`] where there is none, or other machines cannot reach it.
+    pub fn local_ip(&self) -> Result<IpAddr, JobError> {
+        let failed = |reason: String| JobError::NoAddress { host: host(), reason };
+        let ip = way_to(&self.address).map_err(|error| failed(format!("{}: {error}", self.address)))?;
+        match ip.is_loopback() && self.local_ranks().len() < self.control.members().len() {
+            true => Err(failed(format!("other machines cannot reach {ip}"))),
+            false => Ok(ip),
+        }
     }
 
     /// Threads of this rank's pool: those that were asked for, or the cores that this process may use, or its share of
@@ -255,4 +272,23 @@ fn fail_on_panic(control: &Arc<Control>) {
             control.fail("has panicked", &line);
         }
     }));
+}
+
+/// The own address on the way to another, to which nothing is sent.
+fn way_to(address: &str) -> std::io::Result<IpAddr> {
+    let mut outcome = Err(std::io::ErrorKind::AddrNotAvailable.into());
+    for to in address.to_socket_addrs()? {
+        let any: IpAddr = match to {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        outcome = UdpSocket::bind((any, 0)).and_then(|socket| {
+            socket.connect(to)?;
+            Ok(socket.local_addr()?.ip())
+        });
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }

@@ -151,7 +151,12 @@ impl PartitionBook {
     /// ```
     #[inline]
     pub fn place(&self, node: NodeId) -> Option<Place> {
-        let new_id = self.new_id(node)?;
+        self.place_of(self.new_id(node)?)
+    }
+
+    /// Where the node of a new id is; `None` where there is none.
+    #[inline]
+    pub fn place_of(&self, new_id: u32) -> Option<Place> {
         let part = self.part_of(new_id)?;
         Some(Place { part, row: new_id - self.offsets[part] })
     }

@@ -70,6 +70,9 @@ pub enum Error {
     /// The processes cannot let each other in.
     #[error(transparent)]
     Rpc(#[from] kiln_rpc::Error),
+    /// The ranks of worker mode could not meet.
+    #[error(transparent)]
+    Ranks(#[from] kiln_dist::Error),
     /// A part or a partition book cannot be used.
     #[error(transparent)]
     Partition(#[from] kiln_partition::Error),

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use bytemuck::Zeroable;
 use kiln_feature::{FeatureSource, RowBuf, RowType};
 use kiln_graph::NodeId;
 use kiln_partition::Cache;
@@ -8,6 +9,7 @@ use crate::graph::{Asking, Owner, RemoteGraph};
 use crate::hot::NodeSet;
 use crate::peer::{Peer, Question, Told};
 use crate::proto::GatherRequest;
+use crate::sieve::Sieve;
 use crate::traffic::count;
 use crate::wire::bytes_of;
 use crate::{Error, Result};
@@ -20,12 +22,14 @@ const MAX_ROWS: usize = 1 << 18;
 
 /// Features of a graph whose parts lie elsewhere, by the whole graph's ids: the same rows as in one piece.
 ///
-/// Rows of the part that lies here are read where they are, those of other parts that are asked for often are kept here
-/// (the part's cache list), and all others are asked for, each once a call, from all owners at once.
+/// Rows of the part that lies here are read where they are; those of other parts that are asked for often are kept here
+/// (the part's cache list, and those of [`RemoteFeatures::with_dynamic_cache`]); and all others are asked for, each once
+/// a call, from all owners at once.
 #[derive(Debug)]
 pub struct RemoteFeatures {
     graph: Arc<RemoteGraph>,
     hot: Option<Hot>,
+    sieve: Option<Sieve>,
 }
 
 /// Rows of other parts.
@@ -44,13 +48,26 @@ impl RemoteFeatures {
         let cache = graph.own().and_then(|held| held.part.cache.clone());
         match cache {
             Some(cache) => Self::with_cache(graph, cache),
-            None => Ok(Self { graph, hot: None }),
+            None => Ok(Self::without_cache(graph)),
         }
     }
 
     /// With no rows of other parts.
     pub fn without_cache(graph: Arc<RemoteGraph>) -> Self {
-        Self { graph, hot: None }
+        Self { graph, hot: None, sieve: None }
+    }
+
+    /// The same, which keeps so many bytes of other rows as they come, and throws out those that are not asked for again
+    /// (SIEVE); besides, 16 bytes a row and 4 a node of the graph. Nothing, where not one row fits.
+    #[must_use]
+    pub fn with_dynamic_cache(self, n_bytes: usize) -> Self {
+        let sieve = Sieve::new(self.n_rows(), self.row_bytes(), n_bytes);
+        Self { sieve, ..self }
+    }
+
+    /// The most memory that a dynamic cache takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.sieve.as_ref().map_or(0, Sieve::memory_bytes)
     }
 
     fn with_cache(graph: Arc<RemoteGraph>, cache: Cache) -> Result<Self> {
@@ -60,7 +77,7 @@ impl RemoteFeatures {
             reason: "the part's list of cached rows is damaged: partition again".to_owned(),
         };
         let nodes = nodes.filter(|_| fits).ok_or_else(damaged)?;
-        Ok(Self { graph, hot: Some(Hot { nodes, rows: cache.features }) })
+        Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..Self::without_cache(graph) })
     }
 
     fn row_bytes(&self) -> usize {
@@ -68,18 +85,24 @@ impl RemoteFeatures {
     }
 
     fn gather_all(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
-        let places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
+        let mut places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
+        let kept = self.find_kept(&mut places, ids);
         let rows_at_once = (ANSWER_BYTES / self.row_bytes()).clamp(1, MAX_ROWS);
         let pieces = places.pieces(&self.graph, rows_at_once);
         let mut asked = self.graph.ask(pieces.iter().map(|piece| piece.asking(self.row_bytes())));
         self.gather_own(&places, ids.len(), out)?;
         self.gather_hot(&places, out)?;
         let all = bytes_mut(out).ok_or_else(|| self.unknown())?;
+        kept.put(all);
         let mut n_taken = vec![0; pieces.len()];
         while let Some(told) = asked.next()? {
             match told {
                 Told::Piece { number, start, bytes } => {
-                    pieces[number].put(start, &bytes, self.row_bytes(), all)?;
+                    let rows = pieces[number].put(start, &bytes, self.row_bytes(), all)?;
+                    if let Some(sieve) = &self.sieve {
+                        let nodes = rows.iter().map(|positions| ids[positions[0].1 as usize]);
+                        sieve.keep(nodes.zip(bytes.chunks_exact(self.row_bytes())));
+                    }
                     n_taken[number] = start + bytes.len() as u64;
                 }
                 Told::End { number, .. } => pieces[number].check(n_taken[number], self.row_bytes())?,
@@ -88,19 +111,31 @@ impl RemoteFeatures {
         let counters = &self.graph.counters;
         count(&counters.own_rows, places.n_own);
         count(&counters.hot_rows, places.hot.len());
+        count(&counters.kept_rows, kept.positions.len());
         count(&counters.remote_rows, pieces.iter().map(|piece| piece.rows.len()).sum());
         Ok(())
     }
 
+    /// Takes what was kept before out of what is to be asked for.
+    fn find_kept(&self, places: &mut Places, ids: &[NodeId]) -> Kept {
+        let mut kept = Kept::default();
+        let Some(sieve) = &self.sieve else { return kept };
+        for wanted in &mut places.there {
+            let found = |(_, position): &(u32, u32), row: &[u8]| {
+                kept.positions.push(*position);
+                kept.rows.extend_from_slice(row);
+            };
+            sieve.find(wanted, |(_, position)| ids[*position as usize], found);
+        }
+        kept
+    }
+
     /// Makes room for all rows, with those that lie here in their places.
     fn gather_own(&self, places: &Places, n_rows: usize, out: &mut RowBuf) -> Result<()> {
-        match self.graph.own().filter(|held| 0 < held.n_rows()) {
+        match self.graph.own().filter(|_| 0 < places.n_own) {
             // In one go, with any row in the places of others.
             Some(held) => held.gather(&places.own, out),
-            None => {
-                *out = zeros(self.row_type(), n_rows * self.dim()).ok_or_else(|| self.unknown())?;
-                Ok(())
-            }
+            None => fit(out, self.row_type(), n_rows * self.dim()).ok_or_else(|| self.unknown()),
         }
     }
 
@@ -140,6 +175,22 @@ impl FeatureSource for RemoteFeatures {
     }
 }
 
+/// Rows that were kept before, and where they belong.
+#[derive(Default)]
+struct Kept {
+    rows: Vec<u8>,
+    positions: Vec<u32>,
+}
+
+impl Kept {
+    fn put(&self, all: &mut [u8]) {
+        let row_bytes = self.rows.len().checked_div(self.positions.len()).unwrap_or(0).max(1);
+        for (row, position) in self.rows.chunks_exact(row_bytes).zip(&self.positions) {
+            all[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
+        }
+    }
+}
+
 /// Where the rows of some nodes are.
 struct Places {
     /// By position: the row that lies here; any, where it is elsewhere.
@@ -147,7 +198,7 @@ struct Places {
     n_own: usize,
     /// Rows of other parts that are kept here, and their positions.
     hot: Vec<(NodeId, u32)>,
-    /// By part: rows that are elsewhere in ascending order, and their positions.
+    /// By part: rows that are elsewhere and their positions, equal rows together.
     there: Vec<Vec<(u32, u32)>>,
 }
 
@@ -161,9 +212,12 @@ impl Places {
             hot: Vec::new(),
             there: vec![Vec::new(); book.n_parts()],
         };
-        for (position, &node) in (0..).zip(ids) {
+        // Ahead of all else, as a loop of its own waits for many places of the book at once.
+        let found: Vec<Option<u32>> = ids.iter().map(|node| book.new_id(*node)).collect();
+        for ((position, &node), found) in (0..).zip(ids).zip(found) {
             let (what, n_rows) = ("feature row", book.n_nodes());
-            let place = book.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { what, node, n_rows })?;
+            let place = found.and_then(|new_id| book.place_of(new_id));
+            let place = place.ok_or(kiln_feature::Error::NodeOutOfRange { what, node, n_rows })?;
             if Some(place.part) == own_part {
                 places.n_own += 1;
                 places.own.push(NodeId(place.row));
@@ -175,11 +229,16 @@ impl Places {
                 None => places.there[place.part].push((place.row, position)),
             }
         }
-        places.there.iter_mut().filter(|rows| !rows.is_sorted()).for_each(|rows| rows.sort_unstable());
+        for (part, wanted) in places.there.iter_mut().enumerate() {
+            // In the order in which they are wanted, they are written one after the other.
+            if !are_distinct(wanted, book.n_owned(part)) {
+                wanted.sort_unstable();
+            }
+        }
         Ok(places)
     }
 
-    /// Questions of at most so many rows.
+    /// Questions of at most so many rows; those that are equal stand together.
     fn pieces<'a>(&'a self, graph: &'a RemoteGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
         let mut pieces = Vec::new();
         for (part, wanted) in self.there.iter().enumerate() {
@@ -189,6 +248,20 @@ impl Places {
         }
         pieces
     }
+}
+
+/// Whether no row is wanted twice; may say no where it would take longer to find out than to sort.
+fn are_distinct(wanted: &[(u32, u32)], n_rows: usize) -> bool {
+    if wanted.len() < n_rows / 64 {
+        return wanted.is_sorted_by(|a, b| a.0 < b.0);
+    }
+    let mut seen = vec![0_u64; n_rows.div_ceil(64)];
+    wanted.iter().all(|(row, _)| {
+        let (word, bit) = (&mut seen[*row as usize / 64], 1 << (row % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    })
 }
 
 /// Rows of one question, each with all its positions.
@@ -205,8 +278,8 @@ impl Piece<'_> {
         Asking { peer: Arc::clone(self.peer), question, n_bytes }
     }
 
-    /// Puts whole rows into their places.
-    fn put(&self, start: u64, bytes: &[u8], row_bytes: usize, all: &mut [u8]) -> Result<()> {
+    /// Puts whole rows into their places, which it returns.
+    fn put(&self, start: u64, bytes: &[u8], row_bytes: usize, all: &mut [u8]) -> Result<&[&[(u32, u32)]]> {
         let start = start as usize;
         let is_whole = start.is_multiple_of(row_bytes) && bytes.len().is_multiple_of(row_bytes);
         let rows = self.rows.get(start / row_bytes..(start + bytes.len()) / row_bytes).filter(|_| is_whole);
@@ -216,7 +289,7 @@ impl Piece<'_> {
                 all[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
             }
         }
-        Ok(())
+        Ok(rows)
     }
 
     fn check(&self, n_bytes: u64, row_bytes: usize) -> Result<()> {
@@ -232,14 +305,26 @@ impl Piece<'_> {
     }
 }
 
-/// `None` for a type that is newer than this.
-fn zeros(row_type: RowType, n_values: usize) -> Option<RowBuf> {
-    Some(match row_type {
-        RowType::F32 => RowBuf::F32(bytemuck::zeroed_vec(n_values)),
-        RowType::F16 => RowBuf::F16(bytemuck::zeroed_vec(n_values)),
-        RowType::BF16 => RowBuf::BF16(bytemuck::zeroed_vec(n_values)),
+/// Makes room for so many values, of which each will be written; `None` for a type that is newer than this.
+fn fit(out: &mut RowBuf, row_type: RowType, n_values: usize) -> Option<()> {
+    if out.row_type() != row_type {
+        *out = RowBuf::empty(row_type);
+    }
+    match out {
+        RowBuf::F32(values) => resize(values, n_values),
+        RowBuf::F16(values) => resize(values, n_values),
+        RowBuf::BF16(values) => resize(values, n_values),
         _ => return None,
-    })
+    }
+    Some(())
+}
+
+/// What was there stays, and new memory is the system's zeros.
+fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
+    match n <= values.capacity() {
+        true => values.resize(n, T::zeroed()),
+        false => *values = bytemuck::zeroed_vec(n),
+    }
 }
 
 /// The bytes of gathered rows; `None` for a type that is newer than this.

@@ -13,7 +13,7 @@ use crate::held::Held;
 use crate::peer::{Peer, Question, Told};
 use crate::proto::Opened;
 use crate::traffic::{Counters, count};
-use crate::{Error, Result, Rules, Traffic};
+use crate::{Error, Result, Rules, Traffic, WINDOW_BYTES};
 
 /// Pieces of answers that wait for the thread that asked.
 pub(crate) const PIECES_AHEAD: usize = 16;
@@ -25,7 +25,7 @@ const PERMIT_BYTES: usize = 1 << 10;
 ///
 /// **Memory.** Where a part lies here, what all parts have alike is mapped. Otherwise it is fetched: 8 bytes a node (its
 /// new id and its label) and 4 a node to train, validate and test on. Besides there are the answers under way
-/// ([`ConnectConfig::in_flight_bytes`]) and what connections hold, 16 MiB each at most.
+/// ([`ConnectConfig::in_flight_bytes`]) and what connections hold, 16 MiB each at most: [`RemoteGraph::memory_bytes`].
 ///
 /// **Threads.** Two wait for the network. Those that sample and gather wait for them, so they must not be theirs.
 #[derive(Debug)]
@@ -164,6 +164,19 @@ impl RemoteGraph {
     /// The nodes to test on.
     pub fn test(&self) -> &Buf<NodeId> {
         &self.split[2]
+    }
+
+    /// The most memory that this takes: nothing of it grows with the graph's edges or features.
+    pub fn memory_bytes(&self) -> usize {
+        let fetched = match self.own() {
+            Some(_) => 0,
+            None => 8 * self.n_nodes() + 4 * self.split.iter().map(|nodes| nodes.len()).sum::<usize>(),
+        };
+        let peers = self.owners.iter().map(|owner| match owner {
+            Owner::There(peer) => peer.n_channels() * WINDOW_BYTES as usize,
+            Owner::Here(_) => 0,
+        });
+        fetched + self.n_permits * PERMIT_BYTES + peers.sum::<usize>()
     }
 
     /// What was asked for, and where it was, since the last call.

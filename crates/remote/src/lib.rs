@@ -49,8 +49,10 @@ mod rules;
 mod sampler;
 mod server;
 mod service;
+mod sieve;
 mod traffic;
 mod wire;
+mod worker;
 
 use std::time::Duration;
 
@@ -62,6 +64,7 @@ pub use rules::Rules;
 pub use sampler::RemoteSampler;
 pub use server::{ServeConfig, Server};
 pub use traffic::Traffic;
+pub use worker::{Worker, WorkerConfig};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

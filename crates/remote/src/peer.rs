@@ -109,6 +109,7 @@ impl Peer {
                 .http2_keep_alive_interval(BEAT)
                 .keep_alive_timeout(SILENCE)
                 .keep_alive_while_idle(true)
+                .max_frame_size(1 << 20)
                 .initial_stream_window_size(WINDOW_BYTES)
                 .initial_connection_window_size(WINDOW_BYTES);
             let client = GraphClient::with_interceptor(endpoint.connect_lazy(), door.token.clone());
@@ -128,6 +129,10 @@ impl Peer {
     fn client(&self) -> Client {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         self.clients[next % self.clients.len()].clone()
+    }
+
+    pub(crate) fn n_channels(&self) -> usize {
+        self.clients.len()
     }
 
     pub(crate) fn part(&self) -> usize {

@@ -8,6 +8,8 @@ pub struct Traffic {
     pub own_rows: u64,
     /// Rows of other parts that are kept here, since they are asked for often.
     pub hot_rows: u64,
+    /// Rows of other parts that had been kept as they came.
+    pub kept_rows: u64,
     /// Rows that came over the network.
     pub remote_rows: u64,
     /// Nodes whose edges were sampled here.
@@ -23,17 +25,19 @@ pub struct Traffic {
 impl Traffic {
     /// The share of other parts' rows that did not travel; `None` where there were none.
     pub fn hit_rate(&self) -> Option<f64> {
-        let n_others = self.hot_rows + self.remote_rows;
-        (0 < n_others).then(|| self.hot_rows as f64 / n_others as f64)
+        let n_cached = self.hot_rows + self.kept_rows;
+        let n_others = n_cached + self.remote_rows;
+        (0 < n_others).then(|| n_cached as f64 / n_others as f64)
     }
 }
 
 /// As a line of an epoch's report has it.
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { own_rows, hot_rows, remote_rows, remote_bytes, .. } = self;
+        let Self { own_rows, hot_rows, kept_rows, remote_rows, remote_bytes, .. } = self;
+        let n_cached = hot_rows + kept_rows;
         let mib = *remote_bytes as f64 / f64::from(1 << 20);
-        write!(f, "rows: {own_rows} own, {hot_rows} cached, {remote_rows} remote")?;
+        write!(f, "rows: {own_rows} own, {n_cached} cached, {remote_rows} remote")?;
         if let Some(rate) = self.hit_rate() {
             write!(f, " (cache hits {:.1} %)", 100.0 * rate)?;
         }
@@ -46,6 +50,7 @@ impl fmt::Display for Traffic {
 pub(crate) struct Counters {
     pub(crate) own_rows: AtomicU64,
     pub(crate) hot_rows: AtomicU64,
+    pub(crate) kept_rows: AtomicU64,
     pub(crate) remote_rows: AtomicU64,
     pub(crate) own_dsts: AtomicU64,
     pub(crate) remote_dsts: AtomicU64,
@@ -60,6 +65,7 @@ impl Counters {
         Traffic {
             own_rows: take(&self.own_rows),
             hot_rows: take(&self.hot_rows),
+            kept_rows: take(&self.kept_rows),
             remote_rows: take(&self.remote_rows),
             own_dsts: take(&self.own_dsts),
             remote_dsts: take(&self.remote_dsts),

@@ -66,6 +66,19 @@ impl<O: Observer> Observer for Option<O> {
     }
 }
 
+/// Two, in this order.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn step(&mut self, report: &StepReport) {
+        self.0.step(report);
+        self.1.step(report);
+    }
+
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+        self.0.epoch(epoch, train, val, is_best);
+        self.1.epoch(epoch, train, val, is_best);
+    }
+}
+
 /// Trains from where the run is, validates after each epoch, and records both in the run, which keeps the
 /// best model. A meeting: every rank calls it, with its own share of the batches.
 ///

@@ -72,5 +72,5 @@ fn train(
             .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
         Ok(said)
     };
-    program.see_through(trainer, &train, validate, judge, MemoryUse::default)
+    program.see_through(trainer, &train, validate, judge, MemoryUse::default, ())
 }

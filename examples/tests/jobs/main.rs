@@ -4,6 +4,7 @@
 
 mod cluster;
 mod mpirun;
+mod parts;
 mod run;
 mod slurm;
 mod store;

@@ -13,7 +13,7 @@ use crate::run::{
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/launch/slurm.sbatch");
 
 /// A Slurm of two nodes; says so where there is none.
-fn cluster() -> Option<Cluster> {
+pub(crate) fn cluster() -> Option<Cluster> {
     let lacks = match cfg!(feature = "mpi") {
         true => Cluster::missing(),
         false => Some("the feature `mpi`".to_owned()),

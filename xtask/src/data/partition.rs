@@ -36,6 +36,9 @@ pub(super) struct PartitionArgs {
     /// Training nodes of a batch that is sampled ahead.
     #[arg(long, default_value = "1024")]
     batch_size: usize,
+    /// Scales feature columns to mean 0 and standard deviation 1, as the programs do it with built-in sets; in memory.
+    #[arg(long)]
+    standardize: bool,
     /// The seed of whatever is drawn.
     #[arg(long, default_value = "0")]
     seed: u64,
@@ -55,7 +58,7 @@ enum Way {
 
 /// Makes the parts, and says how good they are.
 pub(super) fn run_partition(args: &PartitionArgs) -> Result<()> {
-    let data = open(args)?;
+    let (data, hash) = open(args)?;
     println!("{data}");
     let (graph, train) = (&data.graph, &data.split.train);
     let method = match args.method {
@@ -72,7 +75,7 @@ pub(super) fn run_partition(args: &PartitionArgs) -> Result<()> {
     let book = PartitionBook::from_parts(&parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
-    let origin = Origin { hash: hash(args, &data)?, method, n_cut_edges: quality.n_cut_edges };
+    let origin = Origin { hash, method, n_cut_edges: quality.n_cut_edges };
     let cache = cache_config(args);
     let written = write_parts(&data, &book, &origin, cache.as_ref(), &args.out)?;
     for (part, written) in written.iter().enumerate() {
@@ -85,19 +88,22 @@ pub(super) fn run_partition(args: &PartitionArgs) -> Result<()> {
     Ok(())
 }
 
-fn open(args: &PartitionArgs) -> Result<Dataset> {
-    Ok(match args.source.to_str() {
+/// The data set and its hash: of a set in kiln's own form that which stands there, as the programs take it.
+fn open(args: &PartitionArgs) -> Result<(Dataset, String)> {
+    let data = match args.source.to_str() {
         Some("debian-packages") => kiln_data::debian_packages()?,
         _ => kiln_data::open(&args.source)?,
-    })
-}
-
-/// Of a set in kiln's own form the hash that stands there, as the programs take it; any other set is read once.
-fn hash(args: &PartitionArgs, data: &Dataset) -> Result<String> {
-    match kiln_data::recognize(&args.source) {
-        Ok(Kind::Kiln) => Ok(format::hash(&args.source)?),
-        _ => Ok(data.hash()?),
+    };
+    if args.standardize {
+        let data = data.standardize()?;
+        let hash = data.hash()?;
+        return Ok((data, hash));
     }
+    let hash = match kiln_data::recognize(&args.source) {
+        Ok(Kind::Kiln) => format::hash(&args.source)?,
+        _ => data.hash()?,
+    };
+    Ok((data, hash))
 }
 
 /// Reads one fanout of a list.

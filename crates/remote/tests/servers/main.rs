@@ -7,3 +7,4 @@ mod certificates;
 mod cluster;
 mod faults;
 mod same;
+mod workers;

@@ -154,7 +154,7 @@ fn a_rule_that_servers_do_not_know_is_an_error() {
     assert!(error.to_string().contains("refuses: no rule `mine`"), "{error}");
 }
 
-fn gathered(source: &dyn FeatureSource, ids: &[NodeId]) -> RowBuf {
+pub(crate) fn gathered(source: &dyn FeatureSource, ids: &[NodeId]) -> RowBuf {
     let mut rows = RowBuf::empty(source.row_type());
     source.gather(ids, &mut rows).unwrap();
     rows
@@ -193,10 +193,16 @@ fn rows_are_those_of_the_whole_set() {
             for own in modes(&parts) {
                 let cluster = Cluster::of(&parts, own, Rules::default());
                 let graph = || Arc::clone(&cluster.graph);
-                for remote in [RemoteFeatures::new(graph()).unwrap(), RemoteFeatures::without_cache(graph())]
-                {
+                let row_bytes = data.features.dim() * data.features.row_type().bytes();
+                let bare = || RemoteFeatures::without_cache(graph());
+                for remote in [
+                    RemoteFeatures::new(graph()).unwrap(),
+                    bare(),
+                    bare().with_dynamic_cache(30 * row_bytes),
+                    bare().with_dynamic_cache(N_NODES * row_bytes),
+                ] {
                     assert_eq!((remote.dim(), remote.n_rows()), (data.features.dim(), N_NODES));
-                    for ids in &lists {
+                    for ids in lists.iter().chain(&lists) {
                         let expected = gathered(&*data.features, ids);
                         assert!(gathered(&remote, ids) == expected, "{n_parts} parts, own {own:?}");
                     }
@@ -239,4 +245,26 @@ fn rows_are_counted_by_where_they_were() {
     assert_eq!(traffic.remote_bytes, 10 * 3 * 4);
     assert_eq!(traffic.hit_rate(), Some(5.0 / 15.0));
     assert_eq!(cluster.graph.take_traffic().own_rows, 0);
+}
+
+#[test]
+fn rows_that_come_again_are_kept() {
+    let data = hubs();
+    let parts = parts(&data, 2, |node| node as usize % 2, None);
+    let cluster = Cluster::of(&parts, None, Rules::default());
+    let row_bytes = 3 * 4;
+    let remote = RemoteFeatures::without_cache(Arc::clone(&cluster.graph)).with_dynamic_cache(20 * row_bytes);
+    let ids: Vec<NodeId> = (0..15).map(NodeId).collect();
+    let counts = |ids: &[NodeId]| {
+        assert!(gathered(&remote, ids) == gathered(&*data.features, ids));
+        let traffic = cluster.graph.take_traffic();
+        assert_eq!(traffic.remote_bytes, traffic.remote_rows * row_bytes as u64);
+        (traffic.kept_rows, traffic.remote_rows)
+    };
+    assert_eq!(counts(&ids), (0, 15));
+    assert_eq!(counts(&ids), (15, 0));
+    // One scan of the others, of which 5 find room, and 10 throw out each other: those that came again stay.
+    let others: Vec<NodeId> = (100..200).map(NodeId).collect();
+    others.chunks(5).for_each(|others| assert_eq!(counts(others), (0, 5)));
+    assert_eq!(counts(&[NodeId(199), NodeId(100)]), (1, 1));
 }

@@ -1,0 +1,132 @@
+//! Stage `remote`: the graph in two parts, of which one lies here and another is served by this process to itself, over
+//! loopback: rows of features through one connection, and the rows of batches of the own seeds, without and with the
+//! rows that were kept of the other part. The rate is bytes, and rows.
+
+use std::sync::Arc;
+
+use kiln_benches::{Access, Input, Result, Stage, Work, inputs, n_threads};
+use kiln_feature::{FeatureSource, RowBuf};
+use kiln_graph::NodeId;
+use kiln_partition::{
+    CacheConfig, Method, Origin, Part, PartitionBook, Quality, assign, part_folder, write_parts,
+};
+use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, ServeConfig, Server};
+use kiln_rpc::Token;
+use kiln_sample::{BlockSampler, Scratch, Seeds};
+
+/// Batches that a bench goes round.
+const N_BATCHES: usize = 4;
+
+/// Rows of other parts that are kept, as a share of all nodes.
+const CACHE_RATIO: f64 = 0.2;
+
+/// Bytes of rows that are asked for at once: those of a batch.
+const GATHER_BYTES: usize = 64 << 20;
+
+/// One part here, and one at a server.
+struct Parted {
+    // Says goodbye to the server.
+    graph: Arc<RemoteGraph>,
+    _server: Server,
+}
+
+impl Parted {
+    fn of(input: &Input) -> Result<Self> {
+        let data = &input.dataset;
+        let parts = assign(&data.graph, &data.split.train, 2, Method::Fennel, 0)?;
+        let n_cut_edges = Quality::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+        let book = PartitionBook::from_parts(&parts, 2)?;
+        let origin = Origin { hash: data.hash()?, method: Method::Fennel, n_cut_edges };
+        let (fanouts, batch_size) = (input.fanouts.clone(), kiln_benches::BATCH_SIZE);
+        let cache = CacheConfig { ratio: CACHE_RATIO, fanouts, batch_size, seed: 0 };
+        let folder = std::env::temp_dir().join(format!("kiln-bench-parts-{}", std::process::id()));
+        write_parts(data, &book, &origin, Some(&cache), &folder)?;
+        let open = |part| Part::open(part_folder(&folder, part)).map(Arc::new);
+        let (here, there) = (open(0)?, open(1)?);
+        // What is mapped stays.
+        std::fs::remove_dir_all(&folder)?;
+        let token = Token::new(&Token::random_text()?)?;
+        let server = Server::start(there, ServeConfig::new("127.0.0.1:0", token.clone()))?;
+        let config = ConnectConfig::new(vec![server.address().to_string()], token);
+        let graph = RemoteGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
+        Ok(Self { graph: Arc::new(graph), _server: server })
+    }
+
+    /// As many rows of the other part as a batch may have, in no order.
+    fn others(&self, row_bytes: usize) -> Vec<NodeId> {
+        let book = self.graph.book();
+        let nodes = (0..book.n_nodes() as u32).map(NodeId);
+        let mut others: Vec<NodeId> =
+            nodes.filter(|node| book.place(*node).is_some_and(|place| place.part == 1)).collect();
+        // By a hash, so that neighbours in the list are none in the part.
+        others.sort_by_key(|node| node.0.wrapping_mul(0x9E37_79B1).rotate_left(16));
+        others.truncate(GATHER_BYTES / row_bytes);
+        others
+    }
+
+    /// The input nodes of batches of the seeds that lie here.
+    fn inputs_of_batches(&self, input: &Input) -> Result<Vec<Vec<NodeId>>> {
+        let (book, sampler, mut scratch) = (self.graph.book(), input.sampler(), Scratch::default());
+        let is_own = |node: &&NodeId| book.place(**node).is_some_and(|place| place.part == 0);
+        let mut inputs = Vec::new();
+        for batch in input.batches(N_BATCHES)? {
+            let own = batch.seeds.as_nodes().iter().filter(is_own).copied().collect();
+            let sampled = sampler.sample_blocks(&Seeds::nodes(own), batch.key, &mut scratch)?;
+            inputs.push(sampled.blocks[0].srcs().to_vec());
+        }
+        Ok(inputs)
+    }
+}
+
+fn main() -> Result {
+    let mut stage = Stage::new("remote");
+    for input in inputs()? {
+        let parted = Parted::of(&input)?;
+        let (features, graph) = (&input.dataset.features, &parted.graph);
+        let row_bytes = features.dim() * features.row_type().bytes();
+        let mut rows = RowBuf::empty(graph.row_type());
+        let others = parted.others(row_bytes);
+        let bytes = (others.len() * row_bytes) as u64;
+        // Read by one thread and written by another, and the other way round: twice a copy is the least.
+        let work = Work::new(bytes, "bytes", n_threads()).streamed(4 * bytes);
+        let remote = RemoteFeatures::without_cache(Arc::clone(graph));
+        stage.bench(
+            &format!("gather-{}x{}", graph.row_type(), graph.dim()),
+            &input.name,
+            work,
+            |bencher| {
+                bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
+            },
+        )?;
+        let batches = parted.inputs_of_batches(&input)?;
+        let n_rows = (batches.iter().map(Vec::len).sum::<usize>() / batches.len()) as u64;
+        let work = Work::new(n_rows, "rows", n_threads()).rows(
+            2 * n_rows * row_bytes as u64,
+            Access::Gather(row_bytes as u64),
+            (features.n_rows() * row_bytes) as u64,
+        );
+        let mut travelled = Vec::new();
+        for (variant, remote) in
+            [("batch", remote), ("batch-cached", RemoteFeatures::new(Arc::clone(graph))?)]
+        {
+            graph.take_traffic();
+            batches.iter().try_for_each(|batch| remote.gather(batch, &mut rows))?;
+            travelled.push(graph.take_traffic().remote_rows);
+            let mut next = 0;
+            stage.bench(variant, &input.name, work, |bencher| {
+                bencher.iter(|| {
+                    next = (next + 1) % batches.len();
+                    remote.gather(&batches[next], &mut rows).expect("rows should come");
+                });
+            })?;
+        }
+        let [without, with] = travelled[..] else { return Err("two ways were run".into()) };
+        let fewer = 100.0 * (1.0 - with as f64 / without.max(1) as f64);
+        eprintln!(
+            "{}: {without} rows of {N_BATCHES} batches travel, with the cache {with}: {fewer:.1} % fewer",
+            input.name
+        );
+    }
+    stage.finish();
+    Ok(())
+}

@@ -1,0 +1,136 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_dist::{Communicator, Topology};
+use kiln_graph::NodeId;
+use kiln_partition::{Part, PartitionBook};
+use kiln_rpc::{Tls, Token};
+
+use crate::{ConnectConfig, Error, RemoteGraph, Result, Rules, ServeConfig, Server};
+
+/// How the ranks of worker mode reach each other.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// Name or address of this machine, at which the others reach it; nothing is served at any other.
+    pub host: String,
+    /// What ranks want to hear of each other; rank 0 makes a word for all, if none is given.
+    pub token: Option<Token>,
+    /// Certificates, for both sides.
+    pub tls: Option<Tls>,
+    /// What edges may be picked by.
+    pub rules: Rules,
+}
+
+impl WorkerConfig {
+    /// A token of rank 0, no certificates, the built-in rules.
+    pub fn new(host: impl Into<String>) -> Self {
+        Self { host: host.into(), token: None, tls: None, rules: Rules::default() }
+    }
+}
+
+/// A rank of worker mode: it holds a part of the graph, which it serves to the other ranks, and trains.
+///
+/// Where there are more ranks than parts, each part has as many ranks, those that follow each other: the ranks of a
+/// machine, of which the first one serves the part and the others map the same files.
+#[derive(Debug)]
+pub struct Worker {
+    graph: Arc<RemoteGraph>,
+    server: Option<Server>,
+    meeting: Box<dyn Communicator>,
+}
+
+impl Worker {
+    /// The part of a rank, among so many parts; `None` where the ranks cannot share them equally.
+    pub fn part_of(topology: Topology, n_parts: usize) -> Option<usize> {
+        let ranks_per_part = ranks_per_part(topology.world_size, n_parts)?;
+        Some(topology.rank / ranks_per_part)
+    }
+
+    /// Serves this rank's part where it is its first rank, and connects to the servers of the others. A meeting;
+    /// `meeting` is a channel of its own, so that nothing of this waits for gradients.
+    ///
+    /// # Errors
+    /// [`Error::BadParts`] for another part than [`Worker::part_of`] says or parts that do not belong together, what
+    /// [`Server::start`] and [`RemoteGraph::connect`] say, and [`Error::Ranks`].
+    pub fn meet(mut meeting: Box<dyn Communicator>, part: Arc<Part>, config: WorkerConfig) -> Result<Self> {
+        let topology = meeting.topology();
+        let (n_parts, index) = (part.book.n_parts(), part.index);
+        if Self::part_of(topology, n_parts) != Some(index) {
+            let Topology { rank, world_size, .. } = topology;
+            let reason = format!(
+                "rank {rank} of {world_size} holds part {index} of {n_parts}: start as many ranks as there are parts, or a \
+                 multiple, and give each part to as many ranks, in order"
+            );
+            return Err(Error::BadParts { reason });
+        }
+        let WorkerConfig { host, token, tls, rules } = config;
+        let token = agree(&mut *meeting, token)?;
+        let part_of = |rank: usize| Self::part_of(Topology { rank, ..topology }, n_parts);
+        let serves = |rank: usize| rank == 0 || part_of(rank - 1) != part_of(rank);
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let mut server = None;
+        if serves(topology.rank) {
+            let (tls, rules) = (tls.clone(), rules.clone());
+            let serve = ServeConfig { tls, rules, ..ServeConfig::new(format!("{host}:0"), token.clone()) };
+            server = Some(Server::start(Arc::clone(&part), serve)?);
+        }
+        let port = server.as_ref().map(|server| server.address().port());
+        let address = port.map_or_else(String::new, |port| format!("{host}:{port}"));
+        let servers = meeting.all_gather(address.as_bytes())?;
+        let of_others = |rank: usize| serves(rank) && part_of(rank) != Some(index);
+        let servers = servers.into_iter().enumerate().filter(|(rank, _)| of_others(*rank));
+        let servers: Vec<String> =
+            servers.map(|(_, name)| String::from_utf8_lossy(&name).into_owned()).collect();
+        let connect = ConnectConfig { own: Some(part), tls, rules, ..ConnectConfig::new(servers, token) };
+        let graph = Arc::new(RemoteGraph::connect(connect)?);
+        Ok(Self { graph, server, meeting })
+    }
+
+    /// The whole graph.
+    pub fn graph(&self) -> &Arc<RemoteGraph> {
+        &self.graph
+    }
+
+    /// Which rank trains on which node: one that holds its part, so that neither its edges nor its row travel. For
+    /// `ItemSampler::by_owner`.
+    pub fn owner(&self) -> impl Fn(NodeId) -> usize + Send + Sync + 'static {
+        let book = Arc::clone(self.graph.book());
+        let ranks_per_part = ranks_per_part(self.meeting.topology().world_size, book.n_parts()).unwrap_or(1);
+        move |node| owner(&book, ranks_per_part, node)
+    }
+
+    /// Waits until no rank asks any more, at most so long, and ends what it serves. A meeting.
+    ///
+    /// # Errors
+    /// [`Error::Ranks`].
+    pub fn end(self, deadline: Duration) -> Result<()> {
+        let Self { graph, server, mut meeting } = self;
+        // Gives the leases back, unless somebody else still holds the graph.
+        drop(graph);
+        meeting.barrier(deadline)?;
+        drop(server);
+        Ok(())
+    }
+}
+
+fn ranks_per_part(world_size: usize, n_parts: usize) -> Option<usize> {
+    (0 < n_parts && world_size.is_multiple_of(n_parts)).then(|| world_size / n_parts)
+}
+
+/// The nodes of a part go round among its ranks.
+fn owner(book: &PartitionBook, ranks_per_part: usize, node: NodeId) -> usize {
+    // Nodes that are not there are an error of whoever samples them.
+    let place = book.place(node);
+    place.map_or(0, |place| place.part * ranks_per_part + place.row as usize % ranks_per_part)
+}
+
+/// The word of rank 0.
+fn agree(meeting: &mut dyn Communicator, given: Option<Token>) -> Result<Token> {
+    if let Some(token) = given {
+        return Ok(token);
+    }
+    let is_first = meeting.topology().rank == 0;
+    let mut word = if is_first { Token::random_text()?.into_bytes() } else { Vec::new() };
+    meeting.broadcast(0, &mut word)?;
+    Ok(Token::new(&String::from_utf8_lossy(&word))?)
+}

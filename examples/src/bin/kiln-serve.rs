@@ -1,0 +1,84 @@
+//! Serves a part of a graph to programs that train elsewhere: the servers of `distributed_sage --mode server`.
+//!
+//! ```text
+//! KILN_GRAPH_TOKEN_FILE=token kiln-serve --part parts/part0 --listen 10.0.0.1:29600
+//! ```
+//!
+//! It holds nothing of any training, so that it may be started again at any time, and outlives its clients. It ends by
+//! SIGTERM, or with `--until-released` when nobody uses it any more.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use kiln_examples::{TlsArgs, flags, graph_token, say, stop_flag};
+use kiln_partition::Part;
+use kiln_remote::{ServeConfig, Server};
+
+/// How often it looks whether it should end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Serves a part of a graph. Clients must know the token in KILN_GRAPH_TOKEN, or in a file that KILN_GRAPH_TOKEN_FILE names; or show a certificate.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Folder of the part (`cargo xtask data partition`).
+    #[arg(long, value_name = "DIR")]
+    part: PathBuf,
+    /// Address of this machine to listen at, and at no other; port 0 is any that is free.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: String,
+    /// Answers that are made at once; one a core, if not given.
+    #[arg(long, value_parser = flags::threads)]
+    threads: Option<usize>,
+    /// Seconds that a client which says nothing still counts.
+    #[arg(long, value_parser = flags::size, default_value = "30")]
+    lease: usize,
+    /// Ends when nobody has used it for so many seconds, after somebody did; never, if not given.
+    #[arg(long, value_name = "SECONDS", value_parser = flags::size)]
+    until_released: Option<usize>,
+    /// Reads the whole part once before and checks it.
+    #[arg(long)]
+    verify: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let stop = stop_flag()?;
+    let token = graph_token(&args.tls)?.context(
+        "set KILN_GRAPH_TOKEN to a word that clients know, or KILN_GRAPH_TOKEN_FILE to a file with it that only you can read; \
+         or give certificates",
+    )?;
+    if args.verify {
+        Part::verify(&args.part)?;
+    }
+    let part = Arc::new(Part::open(&args.part)?);
+    let config = ServeConfig::new(&args.listen, token);
+    let server = Server::start(
+        Arc::clone(&part),
+        ServeConfig {
+            tls: args.tls.files(),
+            n_threads: args.threads.unwrap_or(config.n_threads),
+            lease: Duration::from_secs(args.lease as u64),
+            ..config
+        },
+    )?;
+    let (index, n_parts, n_nodes) = (part.index, part.book.n_parts(), part.old_ids.len());
+    let (name, n_edges, address) = (&part.name, part.graph.n_edges(), server.address());
+    say(format_args!(
+        "part {index} of {n_parts} of {name}, {n_nodes} nodes and {n_edges} edges, at {address}"
+    ));
+    let _ = std::io::stdout().flush();
+    let released = args.until_released.map(|seconds| Duration::from_secs(seconds as u64));
+    let is_released = || released.is_some_and(|wait| server.free_for().is_some_and(|free| wait <= free));
+    while !stop.load(Ordering::Relaxed) && !is_released() {
+        std::thread::sleep(LOOK);
+    }
+    say(format_args!("part {index} ends, with {} clients", server.n_clients()));
+    Ok(())
+}

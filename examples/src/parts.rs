@@ -1,0 +1,326 @@
+//! Training on a graph in parts, which lie with the ranks or with servers.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, bail, ensure};
+use burn::tensor::Device;
+use clap::{Args, ValueEnum};
+use kiln_dist::Communicator;
+use kiln_graph::NodeId;
+use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeFetch};
+use kiln_nn::LayerWise;
+use kiln_partition::{Part, part_folder};
+use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, Traffic, Worker, WorkerConfig};
+use kiln_rpc::Token;
+use kiln_sample::Fanout;
+use kiln_train::{Evaluation, MemoryUse, NodeClassification, TEST, ToDevice, Trainer, VALIDATION};
+
+use crate::progress::TrainerLine;
+use crate::run::RunArgs;
+use crate::{Crew, Ending, Program, TlsArgs, flags, say, secret};
+
+/// Who holds the parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// The ranks: each holds a part, which it serves to the others, and trains.
+    Worker,
+    /// Servers (`kiln-serve`): ranks hold none.
+    Server,
+}
+
+/// Where the parts of the graph are, and how they are reached.
+#[derive(Debug, Args)]
+pub struct PartsArgs {
+    /// Who holds the parts.
+    #[arg(long, value_enum, default_value = "worker")]
+    mode: Mode,
+    /// With `--mode worker`: folder with `part0`, `part1`, ... (`cargo xtask data partition`). A machine needs those of its own ranks only; where there are more ranks than parts, each part has as many ranks, those that follow each other.
+    #[arg(long, value_name = "DIR")]
+    parts: Option<PathBuf>,
+    /// With `--mode server`: the servers of all parts. They want a token, in KILN_GRAPH_TOKEN or a file that KILN_GRAPH_TOKEN_FILE names, unless there are certificates.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    servers: Vec<String>,
+    /// With `--mode worker`: name or address of this machine, by which other ranks reach it; if not given, the address from which it reaches rank 0.
+    #[arg(long)]
+    host: Option<String>,
+    /// Asks for the feature rows that are kept beside the own part, too, as if they were not.
+    #[arg(long)]
+    no_static_cache: bool,
+    /// Bytes of other rows to keep as they come, as in 256MiB: those that are asked for again stay (SIEVE).
+    #[arg(long, value_parser = kiln_data::convert::parse_bytes, default_value = "0")]
+    cache_size: u64,
+    /// Batches that each of the --workers has in the making at once, most of which wait for the network.
+    #[arg(long, value_parser = flags::threads, default_value = "4")]
+    worker_concurrency: usize,
+    /// Bytes of batches that may be finished or in the making.
+    #[arg(long, value_parser = kiln_data::convert::parse_bytes, default_value = "1GiB")]
+    channel_size: u64,
+}
+
+/// A graph in parts, and what is known of it before ranks meet.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    args: &'a PartsArgs,
+    run: &'a RunArgs,
+    source: Source,
+    /// What the data set is called.
+    pub name: String,
+    /// The hash of the whole.
+    pub hash: String,
+    /// The classes' names.
+    pub class_names: Vec<String>,
+    /// Number of feature columns.
+    pub dim: usize,
+    /// Number of classes.
+    pub n_classes: usize,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// A folder with parts, and how many there are in all.
+    Folder(PathBuf, usize),
+    /// Servers. The connection by which they were asked what they have is taken by the first rank of this process.
+    Servers(Mutex<Option<Arc<RemoteGraph>>>),
+}
+
+/// How one rank reaches the graph.
+enum Reach {
+    Worker(Worker),
+    Client(Arc<RemoteGraph>),
+}
+
+impl Reach {
+    fn graph(&self) -> &Arc<RemoteGraph> {
+        match self {
+            Self::Worker(worker) => worker.graph(),
+            Self::Client(graph) => graph,
+        }
+    }
+}
+
+impl PartsArgs {
+    /// Looks at the parts, or asks the servers.
+    ///
+    /// # Errors
+    /// When they are not there, or flags contradict each other.
+    pub fn open<'a>(&'a self, run: &'a RunArgs) -> anyhow::Result<Parts<'a>> {
+        match (self.mode, &self.parts, &self.servers[..]) {
+            (Mode::Worker, Some(folder), []) => self.look(run, folder),
+            (Mode::Worker, ..) => {
+                bail!("--mode worker needs --parts DIR, the folder with this rank's part, and no --servers")
+            }
+            (Mode::Server, None, [_, ..]) => {
+                ensure!(
+                    self.host.is_none(),
+                    "--host is for --mode worker: with servers, ranks serve nothing"
+                );
+                self.ask(run)
+            }
+            (Mode::Server, ..) => {
+                bail!("--mode server needs --servers HOST:PORT,..., those of all parts, and no --parts")
+            }
+        }
+    }
+
+    fn look<'a>(&'a self, run: &'a RunArgs, folder: &Path) -> anyhow::Result<Parts<'a>> {
+        let n_ranks = run.n_ranks();
+        // There is one at least: that of the ranks of this machine.
+        let part = (0..n_ranks).map(|part| part_folder(folder, part)).find(|folder| folder.exists());
+        let part = part.with_context(|| {
+            format!(
+                "{} holds no part that is any of {n_ranks} ranks': make some by `cargo xtask data partition`",
+                folder.display()
+            )
+        })?;
+        let part = Part::open(part)?;
+        let n_parts = part.book.n_parts();
+        ensure!(
+            n_ranks.is_multiple_of(n_parts),
+            "{n_ranks} ranks cannot share {n_parts} parts equally: start {n_parts} or a multiple, or partition anew"
+        );
+        say(format_args!(
+            "{}: {} nodes, {} edges; worker mode, {n_parts} parts",
+            part.name,
+            part.book.n_nodes(),
+            part.n_edges
+        ));
+        Ok(Parts {
+            args: self,
+            run,
+            dim: part.features.dim(),
+            n_classes: part.labels.n_classes(),
+            source: Source::Folder(folder.to_owned(), n_parts),
+            name: part.name,
+            hash: part.hash,
+            class_names: part.class_names,
+        })
+    }
+
+    fn ask<'a>(&'a self, run: &'a RunArgs) -> anyhow::Result<Parts<'a>> {
+        let graph = self.connect(run)?;
+        let (n_nodes, n_edges, n_servers) = (graph.n_nodes(), graph.n_edges(), self.servers.len());
+        say(format_args!(
+            "{}: {n_nodes} nodes, {n_edges} edges; server mode, {n_servers} servers",
+            graph.name()
+        ));
+        Ok(Parts {
+            args: self,
+            run,
+            name: graph.name().to_owned(),
+            hash: graph.hash().to_owned(),
+            class_names: graph.class_names().to_vec(),
+            dim: graph.dim(),
+            n_classes: graph.labels().n_classes(),
+            source: Source::Servers(Mutex::new(Some(Arc::new(graph)))),
+        })
+    }
+
+    fn connect(&self, run: &RunArgs) -> anyhow::Result<RemoteGraph> {
+        let tls = &run.launch.tls;
+        let token = graph_token(tls)?.context(
+            "servers want a token: set KILN_GRAPH_TOKEN to theirs, or KILN_GRAPH_TOKEN_FILE to a file with it that only you can read",
+        )?;
+        let config = ConnectConfig::new(self.servers.clone(), token);
+        Ok(RemoteGraph::connect(ConnectConfig { tls: tls.files(), ..config })?)
+    }
+
+    /// Each batch in the making is a thread's.
+    fn loader(&self, run: &RunArgs) -> LoaderConfig {
+        let workers = run.loader().workers * self.worker_concurrency;
+        LoaderConfig { workers: workers.min(1024), queue_bytes: self.channel_size as usize }
+    }
+}
+
+/// The word between graph servers and their clients, as the environment has it. With certificates it may be left out.
+///
+/// # Errors
+/// When it cannot be read or sent.
+pub fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
+    let word = secret("KILN_GRAPH_TOKEN")?.or_else(|| tls.files().map(|_| "certificates".to_owned()));
+    Ok(word.map(|word| Token::new(&word)).transpose()?)
+}
+
+impl Parts<'_> {
+    /// Trains the models that `init` makes, one a rank, to be one model; keeps the best epoch's and tests it.
+    /// `fanouts[i]` belongs to layer `i`, input layer first.
+    ///
+    /// # Errors
+    /// The first rank's to fail.
+    pub fn train<M: LayerWise + Sync>(
+        &self,
+        program: Program<'_>,
+        fanouts: &[Fanout],
+        init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
+    ) -> anyhow::Result<ExitCode> {
+        let (device, crew) = (self.run.device(), Crew::meet(program.settings, self.run, &self.hash)?);
+        // A rank without one says so as a rank, so that the others hear of it.
+        let host = match &self.args.host {
+            Some(host) => Ok(host.clone()),
+            None => {
+                crew.local_ip().map(|ip| ip.to_string()).map_err(|error| format!("{error:#}: give --host"))
+            }
+        };
+        let endings = crew.run(|mut comm| {
+            let reach = self.reach(&mut *comm, &host)?;
+            let model = init(&device.clone().autodiff())?;
+            let ending = self.rank(program, &reach, fanouts, model, comm)?;
+            if let Reach::Worker(worker) = reach {
+                worker.end(self.run.ranks().deadline)?;
+            }
+            Ok(ending)
+        })?;
+        Ok(Ending::status(&endings))
+    }
+
+    /// Says how much memory the graph takes at most, which is what grows with it.
+    fn say_memory(&self, graph: &RemoteGraph, cache_bytes: usize, rank: usize) {
+        let LoaderConfig { workers, queue_bytes } = self.args.loader(self.run);
+        // Each worker numbers nodes by a table of all, and so does the thread that trains where there are none.
+        let graph_bytes = graph.memory_bytes() + cache_bytes + workers.max(1) * 8 * graph.n_nodes();
+        let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+        if rank == 0 {
+            let (graph, batches) = (mib(graph_bytes), mib(queue_bytes));
+            say(format_args!(
+                "memory          at most {graph} MiB for the graph, {batches} MiB of batches ahead, a rank; and the step's"
+            ));
+        }
+    }
+
+    /// A meeting.
+    fn reach(&self, comm: &mut dyn Communicator, host: &Result<String, String>) -> anyhow::Result<Reach> {
+        let (folder, n_parts) = match &self.source {
+            Source::Folder(folder, n_parts) => (folder, *n_parts),
+            Source::Servers(first) => {
+                let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let graph = first.map_or_else(|| self.args.connect(self.run).map(Arc::new), Ok)?;
+                return Ok(Reach::Client(graph));
+            }
+        };
+        let part = Worker::part_of(comm.topology(), n_parts).context("ranks cannot share the parts")?;
+        let part = Arc::new(Part::open(part_folder(folder, part))?);
+        let tls = &self.run.launch.tls;
+        let config = WorkerConfig {
+            token: graph_token(tls)?,
+            tls: tls.files(),
+            ..WorkerConfig::new(host.clone().map_err(anyhow::Error::msg)?)
+        };
+        Ok(Reach::Worker(Worker::meet(comm.channel("parts")?, part, config)?))
+    }
+
+    fn rank<M: LayerWise + Sync>(
+        &self,
+        program: Program<'_>,
+        reach: &Reach,
+        fanouts: &[Fanout],
+        model: M,
+        comm: Box<dyn Communicator>,
+    ) -> anyhow::Result<Ending> {
+        let Self { args, run, .. } = *self;
+        let (graph, device, topology) = (reach.graph(), run.device(), comm.topology());
+        let sampler = Arc::new(RemoteSampler::new(graph.clone(), fanouts));
+        let features = match args.no_static_cache {
+            true => RemoteFeatures::without_cache(graph.clone()),
+            false => RemoteFeatures::new(graph.clone())?,
+        };
+        let features = Arc::new(features.with_dynamic_cache(args.cache_size as usize));
+        self.say_memory(graph, features.memory_bytes(), topology.rank);
+        let fetch = || NodeFetch::new(sampler.clone(), features.clone(), graph.labels().clone());
+        let loader = |nodes: &[NodeId], fetch| -> anyhow::Result<_> {
+            let items = ItemSampler::new(nodes, run.items(topology))?;
+            let items = match reach {
+                Reach::Worker(worker) => items.by_owner(worker.owner())?,
+                Reach::Client(_) => items,
+            };
+            Ok(Loader::new(items, ToDevice::new(fetch, &device), args.loader(run))?)
+        };
+        let train = loader(graph.train(), fetch().for_training())?;
+        let (val, test) = (loader(graph.val(), fetch())?, loader(graph.test(), fetch())?);
+        let optimizer = program.fit.optimizer()?;
+        let trainer = Trainer::new(NodeClassification::new(), model, &optimizer, comm, device.clone())?;
+        // What training asked for: validation is told of nowhere.
+        let traffic = Cell::new(Traffic::default());
+        graph.take_traffic();
+        program.see_through(
+            trainer,
+            &train,
+            |trainer| {
+                traffic.set(graph.take_traffic());
+                let counts = trainer.evaluate(val.epoch(VALIDATION), |_, _| ())?;
+                graph.take_traffic();
+                Ok(counts)
+            },
+            |trainer| {
+                let mut said = Evaluation::default();
+                trainer.evaluate(test.epoch(TEST), |input, forward| {
+                    said.add(&input.seeds, &input.labels, forward)
+                })?;
+                Ok(said)
+            },
+            MemoryUse::default,
+            TrainerLine { rank: topology.rank, besides: || traffic.get() },
+        )
+    }
+}
