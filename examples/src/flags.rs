@@ -65,6 +65,18 @@ pub fn device(name: &str) -> Result<NamedDevice, DeviceError> {
     Ok(NamedDevice { name: name.to_owned(), device: kiln_kernels::open_device(name)? })
 }
 
+/// Reads the name or address of a machine.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn host(text: &str) -> Result<String, String> {
+    let is_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
+    match !text.is_empty() && (is_v6 || !text.contains([':', '[', ' '])) {
+        true => Ok(text.to_owned()),
+        false => Err("expected a name or an address, without a port".into()),
+    }
+}
+
 /// Reads a number of threads that compute.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ pub struct PartsArgs {
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     servers: Vec<String>,
     /// With `--mode worker`: name or address of this machine, by which other ranks reach it; if not given, the address from which it reaches rank 0.
-    #[arg(long)]
+    #[arg(long, value_parser = flags::host)]
     host: Option<String>,
     /// Asks for the feature rows that are kept beside the own part, too, as if they were not.
     #[arg(long)]
@@ -238,8 +238,8 @@ impl Parts<'_> {
     /// Says how much memory the graph takes at most, which is what grows with it.
     fn say_memory(&self, graph: &RemoteGraph, cache_bytes: usize, rank: usize) {
         let LoaderConfig { workers, queue_bytes } = self.args.loader(self.run);
-        // Each worker numbers nodes by a table of all, and so does the thread that trains where there are none.
-        let graph_bytes = graph.memory_bytes() + cache_bytes + workers.max(1) * 8 * graph.n_nodes();
+        // Each worker numbers nodes by a table of all: those of the loaders to train, to validate and to test.
+        let graph_bytes = graph.memory_bytes() + cache_bytes + 3 * workers.max(1) * 8 * graph.n_nodes();
         let mib = |bytes: usize| bytes.div_ceil(1 << 20);
         if rank == 0 {
             let (graph, batches) = (mib(graph_bytes), mib(queue_bytes));

@@ -74,23 +74,30 @@ impl Shared {
     }
 
     pub(crate) fn fetch(runtime: &Runtime, owners: &[Owner], told: &Opened) -> Result<Self> {
-        let Some(Owner::There(peer)) = owners.first() else {
+        let Some(Owner::There(owner)) = owners.first() else {
             return Err(Error::BadParts {
                 reason: "there is neither a part here nor a server: name servers".to_owned(),
             });
         };
         let bytes = |array: Array| -> Result<Vec<u8>> {
             let question = Question::Fetch(FetchRequest { lease: 0, array: array.into() });
-            let ((tell, mut told), peer) = (mpsc::channel(PIECES_AHEAD), Arc::clone(peer));
+            let ((tell, mut told), peer) = (mpsc::channel(PIECES_AHEAD), Arc::clone(owner));
             runtime.spawn(async move { peer.ask(question, 0, &tell).await });
             let mut bytes = Vec::new();
-            while let Some(told) = told.blocking_recv() {
-                match told {
-                    Told::Piece { start, bytes: piece, .. } => put(&mut bytes, start, &piece),
-                    Told::End { outcome, .. } => outcome?,
+            loop {
+                match told.blocking_recv() {
+                    Some(Told::Piece { start, bytes: piece, .. }) => put(&mut bytes, start, &piece),
+                    Some(Told::End { outcome, .. }) => break outcome?,
+                    None => {
+                        let reason = "the threads that wait for the network have ended".to_owned();
+                        return Err(Error::BadParts { reason });
+                    }
                 }
             }
-            Ok(bytes)
+            match bytes.len().is_multiple_of(size_of::<u32>()) {
+                true => Ok(bytes),
+                false => Err(bad_array(owner, "of 4 bytes each", bytes.len())),
+            }
         };
         let ids = |array| -> Result<Buf<NodeId>> {
             Ok(bytemuck::pod_collect_to_vec::<u8, NodeId>(&bytes(array)?).into())
@@ -98,10 +105,18 @@ impl Shared {
         let new_ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes(Array::NewIds)?);
         let book = PartitionBook::new(told.offsets.clone(), new_ids.into())?;
         let classes: Vec<i32> = bytemuck::pod_collect_to_vec(&bytes(Array::Labels)?);
+        if classes.len() != book.n_nodes() {
+            let expected = format!("{} classes", book.n_nodes());
+            return Err(bad_array(owner, &expected, classes.len() * size_of::<i32>()));
+        }
         let labels = Labels::new(classes, told.n_classes as usize);
         let split = [ids(Array::Train)?, ids(Array::Validation)?, ids(Array::Test)?];
         Ok(Self { book: Arc::new(book), labels: Arc::new(labels), split })
     }
+}
+
+fn bad_array(peer: &Peer, expected: &str, n_bytes: usize) -> Error {
+    peer.bad_answer("an array", expected.to_owned(), format!("{n_bytes} bytes"))
 }
 
 /// Takes a lease of each server, all at once, and keeps it.
@@ -127,7 +142,7 @@ pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration)
 /// Who answers for each part; what a part says of the whole.
 pub(crate) fn assemble(
     own: Option<Arc<Held>>,
-    peers: Vec<Arc<Peer>>,
+    peers: &[Arc<Peer>],
     opened: Vec<Opened>,
 ) -> Result<(Vec<Owner>, Opened)> {
     let told_here = own.as_ref().map(|held| held.told());
@@ -141,8 +156,10 @@ pub(crate) fn assemble(
     if let Some(held) = own {
         owners[first.part as usize] = Some(Owner::Here(held));
     }
-    for (peer, told) in peers.into_iter().zip(opened) {
-        if told.partition_hash != first.partition_hash || told.offsets != first.offsets {
+    for (peer, told) in peers.iter().zip(opened) {
+        let is_alike =
+            (&told.offsets, told.dim, &told.row_type) == (&first.offsets, first.dim, &first.row_type);
+        if told.partition_hash != first.partition_hash || !is_alike {
             let (address, other, hash) = (&peer.address, &told.partition_hash, &first.partition_hash);
             let reason = format!(
                 "{address} holds a part of the partition {other}, expected {hash}: all must be of one"
@@ -150,7 +167,7 @@ pub(crate) fn assemble(
             return Err(Error::BadParts { reason });
         }
         match owners.get_mut(told.part as usize) {
-            Some(owner @ None) => *owner = Some(Owner::There(peer)),
+            Some(owner @ None) => *owner = Some(Owner::There(Arc::clone(peer))),
             // The own part's server may be among those that were named.
             Some(Some(Owner::Here(_))) => {}
             Some(Some(Owner::There(other))) => {

@@ -7,14 +7,15 @@ use std::time::Duration;
 pub enum Error {
     /// A server has not answered for as long as it was given, whatever was tried.
     #[error(
-        "the graph server {server} (part {part}) is lost: {asked} has waited {waited:.1?} for it; {reason}. Start it again \
-         with the same part, or give it more time"
+        "the graph server {server}{} is lost: {asked} has waited {waited:.1?} for it; {reason}. Start it again with the \
+         same part, or give it more time",
+        of_part(*part)
     )]
     PeerLost {
         /// Its address.
         server: String,
-        /// The part that it holds.
-        part: usize,
+        /// The part that it holds; not known of one that has never answered.
+        part: Option<usize>,
         /// What it was asked for.
         asked: &'static str,
         /// How long it was tried.
@@ -82,4 +83,8 @@ pub enum Error {
     /// The rows that lie here cannot be gathered.
     #[error(transparent)]
     Feature(#[from] kiln_feature::Error),
+}
+
+fn of_part(part: Option<usize>) -> String {
+    part.map_or_else(String::new, |part| format!(" (part {part})"))
 }

@@ -12,13 +12,10 @@ use crate::proto::GatherRequest;
 use crate::sieve::Sieve;
 use crate::traffic::count;
 use crate::wire::bytes_of;
-use crate::{Error, Result};
+use crate::{Error, MAX_ROWS, Result};
 
 /// About how many bytes of rows one question asks for.
 const ANSWER_BYTES: usize = 4 << 20;
-
-/// The most rows of one question: its own length is then a MiB.
-const MAX_ROWS: usize = 1 << 18;
 
 /// Features of a graph whose parts lie elsewhere, by the whole graph's ids: the same rows as in one piece.
 ///
@@ -65,9 +62,10 @@ impl RemoteFeatures {
         Self { sieve, ..self }
     }
 
-    /// The most memory that a dynamic cache takes.
+    /// The most memory that caches take: of the part's list what finds a row, of a dynamic one all.
     pub fn memory_bytes(&self) -> usize {
-        self.sieve.as_ref().map_or(0, Sieve::memory_bytes)
+        let hot = self.hot.as_ref().map_or(0, |hot| hot.nodes.memory_bytes());
+        hot + self.sieve.as_ref().map_or(0, Sieve::memory_bytes)
     }
 
     fn with_cache(graph: Arc<RemoteGraph>, cache: Cache) -> Result<Self> {

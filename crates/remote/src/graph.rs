@@ -4,7 +4,7 @@ use kiln_feature::{Labels, RowType};
 use kiln_graph::{Buf, NodeId};
 use kiln_partition::PartitionBook;
 use kiln_rpc::Door;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -34,6 +34,7 @@ pub struct RemoteGraph {
     runtime: Option<Runtime>,
     /// By part.
     owners: Vec<Owner>,
+    peers: Peers,
     book: Arc<PartitionBook>,
     labels: Arc<Labels>,
     /// To train, to validate, to test on.
@@ -75,13 +76,19 @@ impl RemoteGraph {
         };
         let peers = servers.into_iter().map(peer).collect::<Result<Vec<_>>>()?;
         drop(inside);
-        let opened = open_all(&runtime, &peers, join_within)?;
+        // From here on, whatever comes, leases are given back.
+        let peers = Peers { all: peers, runtime: runtime.handle().clone() };
+        let opened = open_all(&runtime, &peers.all, join_within)?;
         let own = own.map(|part| Arc::new(Held::new(part, rules.clone())));
-        let (owners, told) = assemble(own.clone(), peers, opened)?;
+        let (owners, told) = assemble(own.clone(), &peers.all, opened)?;
         let shared = match own {
             Some(held) => Shared::of_part(&held.part),
             None => Shared::fetch(&runtime, &owners, &told)?,
         };
+        if told.dim == 0 {
+            let reason = "features without a column: partition a data set that has some".to_owned();
+            return Err(Error::BadParts { reason });
+        }
         let row_type =
             [RowType::F32, RowType::F16, RowType::BF16].into_iter().find(|it| it.name() == told.row_type);
         let row_type = row_type.ok_or_else(|| Error::BadParts {
@@ -94,6 +101,7 @@ impl RemoteGraph {
         Ok(Self {
             runtime: Some(runtime),
             owners,
+            peers,
             book,
             labels,
             split,
@@ -227,20 +235,39 @@ impl RemoteGraph {
 }
 
 impl Drop for RemoteGraph {
-    /// Gives the leases back.
+    /// Gives the leases back, as long as there is somebody to do so.
     fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        let peers = self.owners.iter().filter_map(|owner| match owner {
-            Owner::There(peer) => Some(Arc::clone(peer)),
-            Owner::Here(_) => None,
-        });
-        let mut goodbyes = JoinSet::new();
-        peers.for_each(|peer| drop(goodbyes.spawn_on(peer.close(), runtime.handle())));
-        // Not from within a runtime, in which nobody may wait.
-        if tokio::runtime::Handle::try_current().is_err() {
-            runtime.block_on(async { while goodbyes.join_next().await.is_some() {} });
+        self.peers.say_goodbye();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
         }
-        runtime.shutdown_background();
+    }
+}
+
+/// All servers that were named.
+#[derive(Debug)]
+struct Peers {
+    all: Vec<Arc<Peer>>,
+    runtime: Handle,
+}
+
+impl Peers {
+    /// Gives the leases back, once.
+    fn say_goodbye(&mut self) {
+        let mut goodbyes = JoinSet::new();
+        for peer in self.all.drain(..) {
+            goodbyes.spawn_on(peer.close(), &self.runtime);
+        }
+        // Not from within a runtime, in which nobody may wait.
+        if Handle::try_current().is_err() {
+            self.runtime.block_on(async { while goodbyes.join_next().await.is_some() {} });
+        }
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.say_goodbye();
     }
 }
 

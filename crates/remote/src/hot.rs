@@ -3,7 +3,7 @@ use kiln_graph::NodeId;
 /// Nodes of a block of 64.
 const WORD: usize = 64;
 
-/// A set of nodes in which each has a rank: as many bits as there are nodes, and half as many again.
+/// A set of nodes in which each has a rank: 2 bits a node of the graph.
 #[derive(Debug)]
 pub(crate) struct NodeSet {
     words: Vec<Word>,
@@ -17,6 +17,10 @@ struct Word {
 }
 
 impl NodeSet {
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&self.words[..])
+    }
+
     /// Nodes in ascending order, below `n_nodes`; `None` where they are not.
     pub(crate) fn new(n_nodes: usize, nodes: &[NodeId]) -> Option<Self> {
         if !nodes.is_sorted_by(|a, b| a < b) || nodes.last().is_some_and(|last| n_nodes <= last.index()) {

@@ -83,3 +83,15 @@ const WINDOW_BYTES: u32 = 16 << 20;
 
 /// The largest message: a piece of an answer, of which wide rows may make a long one.
 const MAX_MESSAGE_BYTES: usize = 256 << 20;
+
+/// The longest question.
+const MAX_QUESTION_BYTES: usize = 2 << 20;
+
+/// The most rows of features of one question: its own length is then a MiB.
+const MAX_ROWS: usize = 1 << 18;
+
+/// The most nodes of one question for edges: what is drawn of them is some MiB.
+const MAX_DSTS: usize = 1 << 14;
+
+/// Questions that a client may have under way in one connection.
+const MAX_QUESTIONS: u32 = 512;

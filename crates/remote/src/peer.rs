@@ -1,11 +1,11 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kiln_dist::chain;
 use kiln_rpc::{Door, Token};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
@@ -32,14 +32,23 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: String,
-    /// Once it is known.
-    pub(crate) part: AtomicUsize,
+    /// What it must hold, once it is known.
+    holds: OnceLock<Holds>,
     clients: Vec<Client>,
     next: AtomicUsize,
     lease: AtomicU64,
-    /// What it must hold, once it is known.
-    partition_hash: std::sync::OnceLock<String>,
+    /// Held by who takes a lease.
+    opening: Mutex<()>,
     deadline: Duration,
+}
+
+/// What a server holds.
+#[derive(Debug)]
+struct Holds {
+    part: usize,
+    partition_hash: String,
+    /// Names of the rules that it knows.
+    rules: Vec<String>,
 }
 
 /// What can be asked.
@@ -117,11 +126,11 @@ impl Peer {
         };
         Ok(Self {
             address: door.address.clone(),
-            part: AtomicUsize::new(0),
+            holds: OnceLock::new(),
             clients: (0..n_channels.max(1)).map(|_| way()).collect::<Result<_>>()?,
             next: AtomicUsize::new(0),
             lease: AtomicU64::new(0),
-            partition_hash: std::sync::OnceLock::new(),
+            opening: Mutex::new(()),
             deadline,
         })
     }
@@ -135,8 +144,12 @@ impl Peer {
         self.clients.len()
     }
 
-    pub(crate) fn part(&self) -> usize {
-        self.part.load(Ordering::Relaxed)
+    pub(crate) fn knows(&self, rule: &str) -> bool {
+        self.holds.get().is_some_and(|holds| holds.rules.iter().any(|name| name == rule))
+    }
+
+    pub(crate) fn part(&self) -> Option<usize> {
+        self.holds.get().map(|holds| holds.part)
     }
 
     /// Takes a lease, as soon as the server is there, and says what it holds.
@@ -145,11 +158,7 @@ impl Peer {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.try_open(within).await {
-                Ok(opened) => {
-                    self.part.store(opened.part as usize, Ordering::Relaxed);
-                    let _ = self.partition_hash.set(opened.partition_hash.clone());
-                    return Ok(opened);
-                }
+                Ok(opened) => return Ok(opened),
                 Err(Failure::Again(reason)) => {
                     self.wait(&mut pause, "a lease", started, within, reason).await?
                 }
@@ -160,14 +169,33 @@ impl Peer {
     }
 
     async fn try_open(&self, within: Duration) -> std::result::Result<Opened, Failure> {
-        let partition_hash = self.partition_hash.get().cloned().unwrap_or_default();
+        let partition_hash = self.holds.get().map(|holds| holds.partition_hash.clone()).unwrap_or_default();
         let client = format!("process {}", std::process::id());
         let request = OpenRequest { protocol: PROTOCOL, client, partition_hash };
         let answer = timeout(within, async { self.client().open(request).await }).await;
         let opened = answer.map_err(|_| Failure::Again("it says nothing".to_owned()))?;
         let opened = opened.map_err(|status| failure(&status))?.into_inner();
         self.lease.store(opened.lease.map_or(0, |lease| lease.id), Ordering::Relaxed);
+        let (part, partition_hash) = (opened.part as usize, opened.partition_hash.clone());
+        // It may have been started again, but with the same.
+        let rules = opened.rules.clone();
+        let expected = self.holds.get_or_init(|| Holds { part, partition_hash, rules }).part;
+        if expected != part {
+            let found = part;
+            return Err(Failure::Refused(format!(
+                "it holds part {found}, expected part {expected}: start it with the part that this job began with"
+            )));
+        }
         Ok(opened)
+    }
+
+    /// Takes a lease in the place of one that the server does not know, unless somebody has done so meanwhile.
+    async fn open_again(&self, unknown: u64, within: Duration) -> Result<()> {
+        let _opening = self.opening.lock().await;
+        if self.lease.load(Ordering::Relaxed) == unknown {
+            self.open(within).await?;
+        }
+        Ok(())
     }
 
     /// Asks until there is a whole answer, and tells what comes.
@@ -181,8 +209,8 @@ impl Peer {
         let (mut started, mut pause) = (Instant::now(), FIRST_PAUSE);
         let asked = question.name();
         loop {
-            let before = started;
-            let tried = self.try_ask(question.clone(), number, tell, &mut started).await;
+            let (before, lease) = (started, self.lease.load(Ordering::Relaxed));
+            let tried = self.try_ask(question.clone(), lease, number, tell, &mut started).await;
             let Err(failure) = tried else { return Ok(()) };
             // A server that answers is not lost, however long it takes.
             if before < started {
@@ -194,7 +222,7 @@ impl Peer {
                 }
                 Failure::Unknown => {
                     let rest = self.deadline.saturating_sub(started.elapsed());
-                    self.open(rest).await?;
+                    self.open_again(lease, rest).await?;
                 }
                 Failure::Refused(reason) => return Err(self.refused(reason)),
             }
@@ -204,31 +232,36 @@ impl Peer {
     async fn try_ask(
         &self,
         question: Question,
+        lease: u64,
         number: usize,
         tell: &mpsc::Sender<Told>,
         heard: &mut Instant,
     ) -> std::result::Result<(), Failure> {
         let silent = |_| Failure::Again(format!("it has been silent for {:?}", self.deadline));
-        let (mut client, lease) = (self.client(), self.lease.load(Ordering::Relaxed));
+        let mut client = self.client();
         let rest = |heard: Instant| self.deadline.saturating_sub(heard.elapsed());
         let answer = timeout(rest(*heard), question.ask(&mut client, lease)).await.map_err(silent)?;
         let mut pieces = answer.map_err(|status| failure(&status))?.into_inner();
+        *heard = Instant::now();
         let mut start = 0;
         loop {
             let piece = timeout(rest(*heard), pieces.message()).await.map_err(silent)?;
             let piece = piece.map_err(|status| failure(&status))?;
             let broken = || Failure::Again("its answer has broken off".to_owned());
             let bytes = piece.map(|Chunk { data }| data).ok_or_else(broken)?;
-            // That is the end of a whole answer.
+            // That is the end of a whole answer; the stream's own comes right after it. Streams that are given up before it
+            // count as errors of the connection.
             if bytes.is_empty() {
+                let _ = timeout(rest(*heard), pieces.message()).await;
                 return Ok(());
             }
-            *heard = Instant::now();
             let n_bytes = bytes.len() as u64;
             if tell.send(Told::Piece { number, start, bytes }).await.is_err() {
                 return Ok(());
             }
             start += n_bytes;
+            // Not before: how long this process took to listen is not the server's.
+            *heard = Instant::now();
         }
     }
 
@@ -265,14 +298,23 @@ impl Peer {
             tokio::time::sleep(every).await;
             let Some(peer) = peer.upgrade() else { return };
             let id = peer.lease.load(Ordering::Relaxed);
-            // Who really asks something finds out what is wrong.
-            let _ = timeout(every, peer.client().renew(Lease { id })).await;
+            let renewed = timeout(every, async { peer.client().renew(Lease { id }).await }).await;
+            // A server that was started anew, or has forgotten this process while it stood still. Of all else, who really
+            // asks something finds out what is wrong.
+            if let Ok(Err(status)) = renewed
+                && matches!(failure(&status), Failure::Unknown)
+            {
+                let _ = peer.open_again(id, every).await;
+            }
         }
     }
 
     /// Gives the lease back; a server that does not hear it will find out.
     pub(crate) async fn close(self: Arc<Self>) {
         let id = self.lease.load(Ordering::Relaxed);
+        if id == 0 {
+            return;
+        }
         let _ = timeout(FIRST_PAUSE * 10, self.client().close(Lease { id })).await;
     }
 }
@@ -283,7 +325,11 @@ fn failure(status: &Status) -> Failure {
         Some(source) => format!("{}: {}", status.message(), chain(source)),
         None => status.message().to_owned(),
     };
+    // What a handshake says that would not go well another time.
+    let is_of_certificates =
+        ["certificate", "fatal alert", "corrupt message"].iter().any(|words| text.contains(words));
     match status.code() {
+        _ if is_of_certificates => Failure::Refused(format!("certificates: {text}")),
         Code::FailedPrecondition => Failure::Unknown,
         Code::Unauthenticated
         | Code::PermissionDenied

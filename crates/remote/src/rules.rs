@@ -14,6 +14,9 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub struct Rules(BTreeMap<String, Rule>);
 
+/// The name of the one that may pick an edge more than once.
+pub(crate) const WITH_REPLACEMENT: &str = "uniform-with-replacement";
+
 /// A rule whose type is known where it runs, or a user's.
 #[derive(Clone)]
 pub(crate) enum Rule {
@@ -42,7 +45,7 @@ impl Default for Rules {
         let built_in = [
             ("uniform", Rule::Uniform),
             ("uniform-with-loop", Rule::UniformWithLoop),
-            ("uniform-with-replacement", Rule::UniformWithReplacement),
+            (WITH_REPLACEMENT, Rule::UniformWithReplacement),
         ];
         Self(built_in.into_iter().map(|(name, rule)| (name.to_owned(), rule)).collect())
     }

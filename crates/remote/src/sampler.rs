@@ -4,7 +4,6 @@ use std::sync::Arc;
 use kiln_graph::NodeId;
 use kiln_sample::{Fanout, Frontier, FrontierSampler, Hop, PickRule, Scratch};
 
-use crate::Result;
 use crate::edges::{Draw, EdgeWeights};
 use crate::graph::{Asking, Owner, RemoteGraph};
 use crate::peer::{Peer, Question};
@@ -12,9 +11,7 @@ use crate::proto::{ListRequest, SampleRequest, Weights};
 use crate::rules::{Rule, UsersRule};
 use crate::traffic::count;
 use crate::wire::{self, bytes_of};
-
-/// Nodes of one question: what is drawn of them is some MiB.
-const MAX_DSTS: usize = 1 << 14;
+use crate::{Error, MAX_DSTS, Result};
 
 /// Samples neighbours of a graph whose parts lie elsewhere: for the same key the blocks of a
 /// [`NeighborSampler`](kiln_sample::NeighborSampler) on the whole graph, bit for bit, however it is parted.
@@ -48,13 +45,24 @@ impl RemoteSampler {
     /// By a rule that owners know: a built-in one, or one that was registered on both sides ([`Rules`](crate::Rules)).
     ///
     /// # Errors
-    /// [`Error::BadRule`](crate::Error::BadRule) where it is not known here.
+    /// [`Error::BadRule`] where it is not known here, or to an owner.
     pub fn with_named_rule(
         graph: Arc<RemoteGraph>,
         fanouts: impl Into<Vec<Fanout>>,
         name: &str,
     ) -> Result<Self> {
         graph.rules.get(name)?;
+        for part in 0..graph.book().n_parts() {
+            if let Owner::There(peer) = graph.owner(part)
+                && !peer.knows(name)
+            {
+                let address = &peer.address;
+                let reason = format!(
+                    "the graph server {address} knows no rule `{name}`: register it there under the same name"
+                );
+                return Err(Error::BadRule { reason });
+            }
+        }
         let rule = Where::There(name.to_owned());
         Ok(Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None })
     }

@@ -13,7 +13,7 @@ use crate::held::Held;
 use crate::leases::Leases;
 use crate::proto::GraphServer;
 use crate::service::Service;
-use crate::{BEAT, Error, MAX_MESSAGE_BYTES, Result, Rules, SILENCE, WINDOW_BYTES};
+use crate::{BEAT, Error, MAX_QUESTION_BYTES, MAX_QUESTIONS, Result, Rules, SILENCE, WINDOW_BYTES};
 
 /// How a part is served.
 #[derive(Debug, Clone)]
@@ -73,17 +73,18 @@ impl Server {
             .map_err(Error::Threads)?;
         let service = Service {
             held: Arc::new(Held::new(part, rules)),
-            leases: Arc::new(Leases::new(lease, first_lease())),
+            leases: Arc::new(Leases::new(lease, first_lease()?)),
             started: Instant::now(),
             places: Arc::new(Semaphore::new(n_threads.max(1))),
         };
         let door = Door { address: address.clone(), token, tls };
         let guard = door.guard("another token: clients and servers of a graph have the same");
-        let graph = GraphServer::new(service.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let graph = GraphServer::new(service.clone()).max_decoding_message_size(MAX_QUESTION_BYTES);
         let router = door
             .server()?
             .http2_keepalive_interval(Some(BEAT))
             .http2_keepalive_timeout(Some(SILENCE))
+            .max_concurrent_streams(Some(MAX_QUESTIONS))
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
             .add_service(InterceptedService::new(graph, guard));
@@ -119,8 +120,8 @@ impl Drop for Server {
     }
 }
 
-/// Leases of a server that takes the place of another have other numbers: those of its start's moment on.
-fn first_lease() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(1, |since| since.as_nanos() as u64)
+/// Leases of a server that takes the place of another have other numbers, and nobody guesses them.
+fn first_lease() -> Result<u64> {
+    // Hexadecimal digits.
+    Ok(u64::from_str_radix(&Token::random_text()?[..16], 16).unwrap_or(1))
 }

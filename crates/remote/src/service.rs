@@ -18,11 +18,15 @@ use crate::proto::{
     Array, Chunk, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest,
     Opened, SampleRequest, Weights,
 };
+use crate::rules::WITH_REPLACEMENT;
 use crate::wire::{self, CHUNK_BYTES};
-use crate::{Error, PROTOCOL};
+use crate::{Error, MAX_DSTS, MAX_ROWS, PROTOCOL};
 
 /// Pieces of an answer that are made ahead of the network.
 const AHEAD: usize = 8;
+
+/// The most draws with replacement of one question.
+const MAX_DRAWS: u64 = 1 << 26;
 
 type Answer<T> = Result<Response<T>, Status>;
 type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
@@ -46,9 +50,13 @@ impl Service {
         }
     }
 
-    /// The rows that were asked for, which are there.
-    fn rows(&self, bytes: &[u8]) -> Result<Vec<NodeId>, Status> {
+    /// The rows that were asked for, which are there, and no more than one question may ask for.
+    fn rows(&self, bytes: &[u8], most: usize) -> Result<Vec<NodeId>, Status> {
         let rows = wire::ids(bytes).ok_or_else(|| Status::invalid_argument("rows of other than 4 bytes"))?;
+        if most < rows.len() {
+            let text = format!("{} rows in one question, expected at most {most}", rows.len());
+            return Err(Status::invalid_argument(text));
+        }
         self.held.check(&rows).map_err(Status::invalid_argument)?;
         Ok(rows)
     }
@@ -58,18 +66,24 @@ impl Service {
         &self,
         make: impl FnOnce(&Held, &dyn Fn(Bytes) -> bool) -> crate::Result<()> + Send + 'static,
     ) -> Answer<Chunks> {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.map_err(|_| Status::unavailable("the server ends"))?;
         let (say, said) = mpsc::channel(AHEAD);
-        let held = Arc::clone(&self.held);
-        tokio::task::spawn_blocking(move || {
-            let _place = place;
+        let (held, places) = (Arc::clone(&self.held), Arc::clone(&self.places));
+        let make = move || {
             // That nobody listens any more is no reason to go on.
             let send = |data: Bytes| say.blocking_send(Ok(Chunk { data })).is_ok();
             match make(&held, &send) {
                 // Without it, clients take an answer for one that broke off, as those of a server that ends do.
                 Ok(()) => drop(send(Bytes::new())),
                 Err(error) => drop(say.blocking_send(Err(refusal(&error)))),
+            }
+        };
+        // The client hears at once that its question is here, wherever it stands in the queue.
+        tokio::spawn(async move {
+            if let Ok(place) = places.acquire_owned().await {
+                tokio::task::spawn_blocking(move || {
+                    make();
+                    drop(place);
+                });
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(said))))
@@ -146,7 +160,7 @@ impl Graph for Service {
     async fn sample(&self, request: Request<SampleRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let (rows, rule) = (self.rows(&request.rows)?, request.rule);
+        let (rows, rule) = (self.rows(&request.rows, MAX_DSTS)?, request.rule);
         let weights = match Weights::try_from(request.weights) {
             Ok(Weights::None) => EdgeWeights::None,
             Ok(Weights::Stored) => EdgeWeights::Stored,
@@ -154,6 +168,13 @@ impl Graph for Service {
             Err(_) => return Err(Status::invalid_argument("unknown weights")),
         };
         let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
+        // Other rules pick no edge twice.
+        let n_draws = rows.len() as u64 * u64::from(request.fanout.unwrap_or(0));
+        if rule == WITH_REPLACEMENT && MAX_DRAWS < n_draws {
+            let text =
+                format!("{n_draws} draws in one question, expected at most {MAX_DRAWS}: lower the fanout");
+            return Err(Status::invalid_argument(text));
+        }
         let draw = Draw { key: RngKey::new(request.key), fanout, weights };
         self.answer(move |held, send| {
             let mut frontier = Frontier::default();
@@ -167,7 +188,7 @@ impl Graph for Service {
     async fn list(&self, request: Request<ListRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let rows = self.rows(&request.rows)?;
+        let rows = self.rows(&request.rows, MAX_DSTS)?;
         self.answer(move |held, send| {
             let _ = wire::chunks(wire::of_lists(&held.edges, &rows)).all(send);
             Ok(())
@@ -178,7 +199,7 @@ impl Graph for Service {
     async fn gather(&self, request: Request<GatherRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let rows = self.rows(&request.rows)?;
+        let rows = self.rows(&request.rows, MAX_ROWS)?;
         self.answer(move |held, send| {
             let features = held.features();
             let row_bytes = features.dim() * features.row_type().bytes();

@@ -33,9 +33,12 @@ impl Sieve {
     /// For so many bytes of rows; `None` where not one fits.
     pub(crate) fn new(n_nodes: usize, row_bytes: usize, n_bytes: usize) -> Option<Self> {
         let n_slots = n_bytes.checked_div(row_bytes)?.min(n_nodes);
+        if n_slots == 0 {
+            return None;
+        }
         let rows = Vec::with_capacity(n_slots * row_bytes);
         let kept = Kept { slots: vec![NONE; n_nodes], queue: Queue::new(n_slots), rows, row_bytes };
-        (0 < n_slots).then(|| Self { kept: Mutex::new(kept) })
+        Some(Self { kept: Mutex::new(kept) })
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {

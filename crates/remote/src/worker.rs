@@ -1,3 +1,4 @@
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::{ConnectConfig, Error, RemoteGraph, Result, Rules, ServeConfig, Serve
 pub struct WorkerConfig {
     /// Name or address of this machine, at which the others reach it; nothing is served at any other.
     pub host: String,
-    /// What ranks want to hear of each other; rank 0 makes a word for all, if none is given.
+    /// What ranks want to hear of each other: rank 0's counts for all, and if it has none, it makes one.
     pub token: Option<Token>,
     /// Certificates, for both sides.
     pub tls: Option<Tls>,
@@ -67,7 +68,7 @@ impl Worker {
         let token = agree(&mut *meeting, token)?;
         let part_of = |rank: usize| Self::part_of(Topology { rank, ..topology }, n_parts);
         let serves = |rank: usize| rank == 0 || part_of(rank - 1) != part_of(rank);
-        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let host = if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]") } else { host };
         let mut server = None;
         if serves(topology.rank) {
             let (tls, rules) = (tls.clone(), rules.clone());
@@ -124,13 +125,13 @@ fn owner(book: &PartitionBook, ranks_per_part: usize, node: NodeId) -> usize {
     place.map_or(0, |place| place.part * ranks_per_part + place.row as usize % ranks_per_part)
 }
 
-/// The word of rank 0.
+/// The word of rank 0, that it was given or makes. Others' do not count: launchers give the environment to some alone.
 fn agree(meeting: &mut dyn Communicator, given: Option<Token>) -> Result<Token> {
-    if let Some(token) = given {
-        return Ok(token);
-    }
-    let is_first = meeting.topology().rank == 0;
-    let mut word = if is_first { Token::random_text()?.into_bytes() } else { Vec::new() };
+    let mut word = match (meeting.topology().rank, given) {
+        (0, Some(token)) => token.word().as_bytes().to_vec(),
+        (0, None) => Token::random_text()?.into_bytes(),
+        _ => Vec::new(),
+    };
     meeting.broadcast(0, &mut word)?;
     Ok(Token::new(&String::from_utf8_lossy(&word))?)
 }

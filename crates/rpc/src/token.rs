@@ -34,6 +34,12 @@ impl Token {
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
+    /// The word, to be told to the others.
+    pub fn word(&self) -> &str {
+        // It was made of one.
+        self.0.to_str().unwrap_or_default()
+    }
+
     /// Whether they are equal; takes as long for any two of one length.
     fn is(&self, other: &MetadataValue<Ascii>) -> bool {
         let (own, other) = (self.0.as_bytes(), other.as_bytes());

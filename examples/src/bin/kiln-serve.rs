@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Parser;
 use kiln_examples::{TlsArgs, flags, graph_token, say, stop_flag};
 use kiln_partition::Part;
@@ -68,6 +68,14 @@ fn main() -> anyhow::Result<()> {
             ..config
         },
     )?;
+    // Debian gives a machine's own name such an address.
+    let is_meant = ["127.", "localhost:", "[::1]"].iter().any(|start| args.listen.starts_with(start));
+    ensure!(
+        is_meant || !server.address().ip().is_loopback(),
+        "{} is {} here, which other machines cannot reach: give an address of this machine",
+        args.listen,
+        server.address()
+    );
     let (index, n_parts, n_nodes) = (part.index, part.book.n_parts(), part.old_ids.len());
     let (name, n_edges, address) = (&part.name, part.graph.n_edges(), server.address());
     say(format_args!(

@@ -78,13 +78,15 @@ pub(crate) fn parts(
     (0..n_parts).map(|part| Arc::new(Part::open(part_folder(&out, part)).unwrap())).collect()
 }
 
+/// How long servers of tests remember a client that says nothing.
+pub(crate) const LEASE: Duration = Duration::from_secs(4);
+
 pub(crate) fn serve(part: &Arc<Part>) -> Server {
     serve_at("127.0.0.1:0", part)
 }
 
 pub(crate) fn serve_at(address: &str, part: &Arc<Part>) -> Server {
-    let lease = Duration::from_secs(2);
-    let config = ServeConfig { n_threads: 2, lease, ..ServeConfig::new(address, token()) };
+    let config = ServeConfig { n_threads: 2, lease: LEASE, ..ServeConfig::new(address, token()) };
     Server::start(Arc::clone(part), config).unwrap()
 }
 

@@ -10,7 +10,9 @@ use kiln_remote::{ConnectConfig, Error, RemoteFeatures, RemoteGraph, RemoteSampl
 use kiln_rpc::Token;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
 
-use crate::cluster::{Cluster, Link, addresses, config, hubs, parts, serve, serve_at};
+use crate::cluster::{Cluster, LEASE, Link, addresses, config, hubs, parts, serve, serve_at};
+
+use crate::same::gathered;
 
 const FANOUTS: [Fanout; 2] = [Fanout::UpTo(5); 2];
 
@@ -34,14 +36,15 @@ fn refused(config: ConnectConfig) -> Error {
 
 #[test]
 fn a_server_that_is_started_again_goes_on_where_it_was() {
-    let (parts, whole) = (halves(), NeighborSampler::new(hubs().graph, FANOUTS));
+    let (parts, data) = (halves(), hubs());
+    let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
     let first = serve(&parts[0]);
     let mut second = Some(serve(&parts[1]));
     let address = second.as_ref().unwrap().address().to_string();
     let graph = RemoteGraph::connect(config(vec![first.address().to_string(), address.clone()])).unwrap();
     let (graph, parts_again) = (Arc::new(graph), parts.clone());
     let sampler = RemoteSampler::new(Arc::clone(&graph), FANOUTS);
-    let features = RemoteFeatures::new(graph).unwrap();
+    let features = RemoteFeatures::new(Arc::clone(&graph)).unwrap();
     let restarter = std::thread::spawn(move || {
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(150));
@@ -55,11 +58,21 @@ fn a_server_that_is_started_again_goes_on_where_it_was() {
     let mut n_steps = 0;
     while !restarter.is_finished() || n_steps < 20 {
         assert!(step(&sampler, n_steps).unwrap() == step(&whole, n_steps).unwrap(), "step {n_steps}");
-        let mut rows = RowBuf::default();
-        features.gather(&[1, 3, 499, 0].map(NodeId), &mut rows).unwrap();
+        let ids: Vec<NodeId> = (0..200).map(|at| NodeId((n_steps as u32 + 3 * at) % 500)).collect();
+        assert!(gathered(&features, &ids) == gathered(&*data.features, &ids), "step {n_steps}");
         n_steps += 1;
     }
-    drop(restarter.join().unwrap());
+    let second = restarter.join().unwrap().unwrap();
+    // However many asked at once when it was not known, one lease was taken.
+    assert_eq!(second.n_clients(), 1);
+}
+
+fn within(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < LEASE / 2, "{what}: not in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn serve_soon(address: &str, part: &Arc<Part>) -> Server {
@@ -87,6 +100,21 @@ fn a_server_that_comes_back_with_another_partition_is_refused() {
     assert!(error.contains("refuses") && error.contains("another partition"), "{error}");
     assert!(error.contains(&addresses[1]), "{error}");
     drop(first);
+}
+
+/// Which would answer, and wrongly.
+#[test]
+fn a_server_that_comes_back_with_another_part_is_refused() {
+    let parts = halves();
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    let addresses = addresses(&servers);
+    let graph = Arc::new(RemoteGraph::connect(config(addresses.clone())).unwrap());
+    let features = RemoteFeatures::new(graph).unwrap();
+    let [_first, second] = servers;
+    drop(second);
+    let _second = serve_soon(&addresses[1], &parts[0]);
+    let error = told(&features.gather(&[NodeId(1)], &mut RowBuf::default()).unwrap_err());
+    assert!(error.contains("it holds part 0, expected part 1: start it with the part"), "{error}");
 }
 
 #[test]
@@ -165,7 +193,7 @@ fn servers_that_are_not_the_graph_are_refused() {
     let nowhere =
         ConnectConfig { join_within: Duration::from_millis(300), ..config(vec!["127.0.0.1:9".to_owned()]) };
     let error = refused(nowhere).to_string();
-    assert!(error.contains("127.0.0.1:9 (part 0) is lost: a lease has waited"), "{error}");
+    assert!(error.contains("127.0.0.1:9 is lost: a lease has waited"), "{error}");
     let bad = refused(config(vec!["no address at all".to_owned()])).to_string();
     assert!(bad.contains("expected HOST:PORT"), "{bad}");
 }
@@ -177,17 +205,20 @@ fn leases_tell_who_uses_a_server() {
     assert_eq!((servers[0].n_clients(), servers[0].free_for()), (0, None));
     let graph = RemoteGraph::connect(config(addresses(&servers))).unwrap();
     // Longer than a lease, which somebody keeps.
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(LEASE + LEASE / 3);
     assert_eq!((servers[0].n_clients(), servers[0].free_for()), (1, None));
     drop(graph);
-    assert_eq!(servers[0].n_clients(), 0);
-    assert!(servers[0].free_for().is_some());
+    within("the lease is given back", || servers[0].n_clients() == 0 && servers[0].free_for().is_some());
+    // Also by who finds out that servers are no graph.
+    refused(config(vec![addresses(&servers)[1].clone()]));
+    within("the lease is given back", || servers[1].n_clients() == 0);
 }
 
 /// Everything elsewhere, little may be under way, and many threads ask.
 #[test]
 fn little_room_and_many_threads_give_the_same() {
-    let (parts, whole) = (halves(), NeighborSampler::new(hubs().graph, FANOUTS));
+    let (parts, data) = (halves(), hubs());
+    let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
     let cluster = Cluster::of(&parts, None, Rules::default());
     let config = ConnectConfig { in_flight_bytes: 1, n_channels: 1, ..config(addresses(&cluster.servers)) };
     let graph = Arc::new(RemoteGraph::connect(config).unwrap());
@@ -195,12 +226,13 @@ fn little_room_and_many_threads_give_the_same() {
         (RemoteSampler::new(Arc::clone(&graph), FANOUTS), RemoteFeatures::new(graph).unwrap());
     std::thread::scope(|scope| {
         for thread in 0..8 {
-            let (sampler, features, whole) = (&sampler, &features, &whole);
+            let (sampler, features, whole, data) = (&sampler, &features, &whole, &data);
             scope.spawn(move || {
                 for at in 0..10 {
                     let (got, expected) = (step(sampler, 10 * thread + at), step(whole, 10 * thread + at));
                     assert!(got.unwrap() == expected.unwrap());
-                    features.gather(&[1, 2, 3].map(NodeId), &mut RowBuf::default()).unwrap();
+                    let ids = [1, 2, 3 + thread as u32 * 10 + at as u32].map(NodeId);
+                    assert!(gathered(features, &ids) == gathered(&*data.features, &ids));
                 }
             });
         }
@@ -218,4 +250,16 @@ fn nodes_that_do_not_exist_are_errors() {
     let seeds = Seeds::nodes(vec![NodeId(500)]);
     let error = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err();
     assert!(matches!(error, kiln_sample::Error::SeedOutOfRange { n_nodes: 500, .. }), "{error}");
+}
+
+/// A client of its own making asks for more than any of ours does.
+#[test]
+fn questions_that_would_take_all_memory_are_refused() {
+    let parts = parts(&hubs(), 1, |_| 0, None);
+    let server = serve(&parts[0]);
+    let graph = Arc::new(RemoteGraph::connect(config(addresses(std::slice::from_ref(&server)))).unwrap());
+    let fanouts = [Fanout::UpTo(u32::MAX)];
+    let greedy = RemoteSampler::with_named_rule(graph, fanouts, "uniform-with-replacement").unwrap();
+    let error = told(&step(&greedy, 0).unwrap_err());
+    assert!(error.contains("draws in one question, expected at most"), "{error}");
 }

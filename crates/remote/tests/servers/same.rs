@@ -148,10 +148,8 @@ fn a_rule_that_servers_do_not_know_is_an_error() {
     let rules = Rules::default().register("mine", rule).unwrap();
     let config = kiln_remote::ConnectConfig { rules, ..crate::cluster::config(servers) };
     let graph = Arc::new(kiln_remote::RemoteGraph::connect(config).unwrap());
-    let sampler = RemoteSampler::with_named_rule(graph, FANOUTS, "mine").unwrap();
-    let (seeds, key) = &batches()[0];
-    let error = sampler.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
-    assert!(error.to_string().contains("refuses: no rule `mine`"), "{error}");
+    let error = RemoteSampler::with_named_rule(graph, FANOUTS, "mine").unwrap_err();
+    assert!(error.to_string().contains("knows no rule `mine`: register it there"), "{error}");
 }
 
 pub(crate) fn gathered(source: &dyn FeatureSource, ids: &[NodeId]) -> RowBuf {
