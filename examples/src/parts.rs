@@ -184,7 +184,13 @@ impl PartsArgs {
             "servers want a token: set KILN_GRAPH_TOKEN to theirs, or KILN_GRAPH_TOKEN_FILE to a file with it that only you can read",
         )?;
         let config = ConnectConfig::new(self.servers.clone(), token);
-        Ok(RemoteGraph::connect(ConnectConfig { tls: tls.files(), ..config })?)
+        let in_flight_bytes = self.in_flight_bytes();
+        Ok(RemoteGraph::connect(ConnectConfig { tls: tls.files(), in_flight_bytes, ..config })?)
+    }
+
+    /// What is under way belongs to batches in the making.
+    fn in_flight_bytes(&self) -> usize {
+        (self.channel_size as usize).min(256 << 20)
     }
 
     /// Each batch in the making is a thread's.
@@ -265,6 +271,7 @@ impl Parts<'_> {
         let config = WorkerConfig {
             token: graph_token(tls)?,
             tls: tls.files(),
+            in_flight_bytes: self.args.in_flight_bytes(),
             ..WorkerConfig::new(host.clone().map_err(anyhow::Error::msg)?)
         };
         Ok(Reach::Worker(Worker::meet(comm.channel("parts")?, part, config)?))

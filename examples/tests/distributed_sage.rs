@@ -27,11 +27,11 @@ struct Data {
 
 impl Data {
     fn of(n_nodes: usize) -> Self {
-        let root = tempfile::tempdir().unwrap();
         Self::wide(n_nodes, 64)
     }
 
     fn wide(n_nodes: usize, num_channels: usize) -> Self {
+        let root = tempfile::tempdir().unwrap();
         let config = synthetic::FakeConfig { avg_num_nodes: n_nodes, num_channels, ..Default::default() };
         let data = synthetic::fake(config).unwrap();
         format::write(&data, root.path().join("whole")).unwrap();

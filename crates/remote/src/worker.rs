@@ -20,12 +20,15 @@ pub struct WorkerConfig {
     pub tls: Option<Tls>,
     /// What edges may be picked by.
     pub rules: Rules,
+    /// Bytes of answers that may be under way: as [`ConnectConfig::in_flight_bytes`].
+    pub in_flight_bytes: usize,
 }
 
 impl WorkerConfig {
-    /// A token of rank 0, no certificates, the built-in rules.
+    /// A token of rank 0, no certificates, the built-in rules, 256 MiB under way.
     pub fn new(host: impl Into<String>) -> Self {
-        Self { host: host.into(), token: None, tls: None, rules: Rules::default() }
+        let (host, rules) = (host.into(), Rules::default());
+        Self { host, token: None, tls: None, rules, in_flight_bytes: 256 << 20 }
     }
 }
 
@@ -64,7 +67,7 @@ impl Worker {
             );
             return Err(Error::BadParts { reason });
         }
-        let WorkerConfig { host, token, tls, rules } = config;
+        let WorkerConfig { host, token, tls, rules, in_flight_bytes } = config;
         let token = agree(&mut *meeting, token)?;
         let part_of = |rank: usize| Self::part_of(Topology { rank, ..topology }, n_parts);
         let serves = |rank: usize| rank == 0 || part_of(rank - 1) != part_of(rank);
@@ -82,7 +85,13 @@ impl Worker {
         let servers = servers.into_iter().enumerate().filter(|(rank, _)| of_others(*rank));
         let servers: Vec<String> =
             servers.map(|(_, name)| String::from_utf8_lossy(&name).into_owned()).collect();
-        let connect = ConnectConfig { own: Some(part), tls, rules, ..ConnectConfig::new(servers, token) };
+        let connect = ConnectConfig {
+            own: Some(part),
+            tls,
+            rules,
+            in_flight_bytes,
+            ..ConnectConfig::new(servers, token)
+        };
         let graph = Arc::new(RemoteGraph::connect(connect)?);
         Ok(Self { graph, server, meeting })
     }
