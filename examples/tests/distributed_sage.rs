@@ -218,16 +218,16 @@ fn parts_of_servers_teach_the_same_to_the_bit() {
 /// Four times the graph, the same batches: what the trainer takes is within what it tells and what a step takes.
 #[test]
 fn a_trainer_of_servers_keeps_within_the_memory_that_it_tells() {
-    const ALIKE: &str = "--epochs 1 --batch-size 64 --workers 1 --drop-last";
+    const ALIKE: &str = "--epochs 1 --batch-size 64 --drop-last";
     let mut peaks = Vec::new();
     for n_nodes in [10_000, 40_000] {
         let data = Data::wide(n_nodes, 512);
         // A step's own memory is that of a run on files of this machine, of which none counts.
         let whole = data.path("whole");
-        let step = format!("{FLAGS} --fanouts 4,6 {ALIKE} --data {}", whole.display());
+        let step = format!("{FLAGS} --fanouts 4,6 {ALIKE} --workers 0 --data {}", whole.display());
         let step = data.run(env!("CARGO_BIN_EXE_node_classification"), &step, "step").0.peak_bytes;
         let servers = Server::all(&data);
-        let flags = "--worker-concurrency 1 --channel-size 8MiB --cache-size 4MiB";
+        let flags = "--workers 1 --worker-concurrency 1 --channel-size 8MiB --cache-size 4MiB";
         let flags = format!("{FLAGS} --fanouts 6,4 {ALIKE} {flags} {}", Server::flags(&servers));
         let (learned, said) = data.run(PROGRAM, &flags, "run");
         let told = said.lines().find_map(|line| line.strip_prefix("memory          at most ")).unwrap();
