@@ -1,6 +1,6 @@
-//! Stage `remote`: the graph in two parts, of which one lies here and another is served by this process to itself, over
-//! loopback: rows of features through one connection, and the rows of batches of the own seeds, without and with the
-//! rows that were kept of the other part. The rate is bytes, and rows.
+//! Stage `remote`: the graph in two parts, by chance, so that half of all is elsewhere: one lies here, the other is
+//! served by this process to itself, over loopback. Rows of features through one connection, and the rows of batches of
+//! the own seeds, without and with the rows that are kept of the other part. The rate is bytes, and rows.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ struct Parted {
 impl Parted {
     fn of(input: &Input) -> Result<Self> {
         let data = &input.dataset;
-        let parts = assign(&data.graph, &data.split.train, 2, Method::Fennel, 0)?;
+        let parts = assign(&data.graph, &data.split.train, 2, Method::Random, 0)?;
         let n_cut_edges = Quality::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
         let book = PartitionBook::from_parts(&parts, 2)?;
-        let origin = Origin { hash: data.hash()?, method: Method::Fennel, n_cut_edges };
+        let origin = Origin { hash: data.hash()?, method: Method::Random, n_cut_edges };
         let (fanouts, batch_size) = (input.fanouts.clone(), kiln_benches::BATCH_SIZE);
         let cache = CacheConfig { ratio: CACHE_RATIO, fanouts, batch_size, seed: 0 };
         let folder = std::env::temp_dir().join(format!("kiln-bench-parts-{}", std::process::id()));
