@@ -10,6 +10,7 @@ use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_dist::Communicator;
 use kiln_graph::NodeId;
+use kiln_kernels::DeviceSampler;
 use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::LayerWise;
 use kiln_partition::{Part, part_folder};
@@ -18,6 +19,7 @@ use kiln_rpc::Token;
 use kiln_sample::Fanout;
 use kiln_train::{Evaluation, MemoryUse, NodeClassification, TEST, ToDevice, Trainer, VALIDATION};
 
+use crate::placement::GraphMode;
 use crate::progress::TrainerLine;
 use crate::run::RunArgs;
 use crate::{Crew, Ending, Program, TlsArgs, flags, say, secret};
@@ -46,6 +48,9 @@ pub struct PartsArgs {
     /// With `--mode worker`: name or address of this machine, by which other ranks reach it; if not given, the address from which it reaches rank 0.
     #[arg(long, value_parser = flags::host)]
     host: Option<String>,
+    /// Where the neighbours of the own part's nodes are sampled: on the processor; on the device that computes, from a copy in its memory; or there with the part left to the host, the lists of each hop being copied. The batches are the same. With `--mode server`, servers sample.
+    #[arg(long, value_enum, default_value = "cpu")]
+    graph_mode: GraphMode,
     /// Asks for the feature rows that are kept beside the own part, too, as if they were not.
     #[arg(long)]
     no_static_cache: bool,
@@ -116,6 +121,10 @@ impl PartsArgs {
                 ensure!(
                     self.host.is_none(),
                     "--host is for --mode worker: with servers, ranks serve nothing"
+                );
+                ensure!(
+                    self.graph_mode == GraphMode::Cpu,
+                    "--graph-mode device and zero-copy are for --mode worker: servers sample on their processors"
                 );
                 self.ask(run)
             }
@@ -245,7 +254,10 @@ impl Parts<'_> {
     fn say_memory(&self, graph: &RemoteGraph, cache_bytes: usize, rank: usize) {
         let LoaderConfig { workers, queue_bytes } = self.args.loader(self.run);
         // Each worker numbers nodes by a table of all: those of the loaders to train, to validate and to test.
-        let graph_bytes = graph.memory_bytes() + cache_bytes + 3 * workers.max(1) * 8 * graph.n_nodes();
+        let numbers = 3 * workers.max(1) * 8 * graph.n_nodes();
+        // Where a device samples, the own part by nodes.
+        let by_node = if self.args.graph_mode == GraphMode::Cpu { 0 } else { 8 * graph.n_nodes() };
+        let graph_bytes = graph.memory_bytes() + cache_bytes + numbers + by_node;
         let mib = |bytes: usize| bytes.div_ceil(1 << 20);
         if rank == 0 {
             let (graph, batches) = (mib(graph_bytes), mib(queue_bytes));
@@ -277,6 +289,24 @@ impl Parts<'_> {
         Ok(Reach::Worker(Worker::meet(comm.channel("parts")?, part, config)?))
     }
 
+    /// Samples the own part where `--graph-mode` says.
+    fn sampler(
+        &self,
+        graph: &Arc<RemoteGraph>,
+        fanouts: &[Fanout],
+        rank: usize,
+    ) -> anyhow::Result<RemoteSampler> {
+        let (sampler, mode) = (RemoteSampler::new(graph.clone(), fanouts), self.args.graph_mode);
+        let Some(part) = graph.part().filter(|_| mode != GraphMode::Cpu) else { return Ok(sampler) };
+        let Some(own) = mode.bring(Arc::new(part.graph_by_node()?), &self.run.device())? else {
+            return Ok(sampler);
+        };
+        if rank == 0 {
+            say(format_args!("sampling        of part {}, {}", part.index, mode.tell(own.n_edges())));
+        }
+        Ok(sampler.with_own(DeviceSampler::new(own, fanouts))?)
+    }
+
     fn rank<M: LayerWise + Sync>(
         &self,
         program: Program<'_>,
@@ -287,7 +317,7 @@ impl Parts<'_> {
     ) -> anyhow::Result<Ending> {
         let Self { args, run, .. } = *self;
         let (graph, device, topology) = (reach.graph(), run.device(), comm.topology());
-        let sampler = Arc::new(RemoteSampler::new(graph.clone(), fanouts));
+        let sampler = Arc::new(self.sampler(graph, fanouts, topology.rank)?);
         let features = match args.no_static_cache {
             true => RemoteFeatures::without_cache(graph.clone()),
             false => RemoteFeatures::new(graph.clone())?,

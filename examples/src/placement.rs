@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
+use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_data::Dataset;
 use kiln_graph::Csc;
@@ -15,11 +16,34 @@ use crate::say;
 
 /// Where neighbours are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum GraphMode {
+pub(crate) enum GraphMode {
     /// On the processor, from the graph as it is.
     Cpu,
     /// On the device that computes, from a copy in its memory.
     Device,
+    /// On the device that computes, from the host's memory: of each hop, the lists that it needs are copied.
+    ZeroCopy,
+}
+
+impl GraphMode {
+    /// Brings a graph where it is sampled; nothing, where the processor samples.
+    ///
+    /// # Errors
+    /// When the device has no room, or cannot sample.
+    pub(crate) fn bring(self, graph: Arc<Csc>, device: &Device) -> anyhow::Result<Option<DeviceGraph>> {
+        Ok(match self {
+            Self::Cpu => None,
+            Self::Device => Some(DeviceGraph::new(graph, device)?),
+            Self::ZeroCopy => Some(DeviceGraph::staged(graph, device)?),
+        })
+    }
+
+    /// Where the edges of a graph are that has been brought.
+    pub(crate) fn tell(self, n_edges: u64) -> String {
+        let place =
+            if self == Self::ZeroCopy { "stay with the host, for the device" } else { "are on the device" };
+        format!("{n_edges} edges {place}")
+    }
 }
 
 /// Which features a device had better hold.
@@ -34,7 +58,7 @@ enum HotBy {
 /// Where graph and features are read.
 #[derive(Debug, Args)]
 pub struct PlacementArgs {
-    /// Where neighbours are sampled, and features gathered for them: on the processor, or on the device, from copies in its memory. The batches are the same.
+    /// Where neighbours are sampled, and features gathered for them: on the processor; on the device, from copies in its memory; or there with the graph left to the host, the lists of each hop being copied. The batches are the same.
     #[arg(long, value_enum, default_value = "cpu")]
     graph_mode: GraphMode,
     /// Bytes of features that the device holds, as in 2GiB, the hottest ones first; the others are sent batch by batch. All, if not given.
@@ -75,11 +99,14 @@ impl PlacementArgs {
     ) -> anyhow::Result<Placement> {
         let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();
         ensure!(is_for_cache, "--hot-by is for --feature-cache: give both or neither");
-        if self.graph_mode == GraphMode::Cpu {
+        let Some(on_device) = self.graph_mode.bring(graph.clone(), &run.device())? else {
             let needs_device = self.feature_cache.is_some();
-            ensure!(!needs_device, "--feature-cache is for --graph-mode device: give both or neither");
+            ensure!(
+                !needs_device,
+                "--feature-cache is for --graph-mode device or zero-copy: give both or neither"
+            );
             return Ok(Placement::Host);
-        }
+        };
         let features = match self.feature_cache {
             None => DeviceFeatures::new(data.features.clone(), &run.device())?,
             Some(n_bytes) => {
@@ -87,13 +114,10 @@ impl PlacementArgs {
                 DeviceFeatures::hottest(data.features.clone(), &hotness, n_bytes, &run.device())?
             }
         };
-        say(format_args!(
-            "{} edges and {} of {} feature rows are on the device",
-            graph.n_edges(),
-            features.n_cached(),
-            data.features.n_rows()
-        ));
-        let sampler = to_device(DeviceGraph::new(graph, &run.device())?)?;
+        let (n_cached, n_rows) = (features.n_cached(), data.features.n_rows());
+        let edges = self.graph_mode.tell(on_device.n_edges());
+        say(format_args!("{edges}; {n_cached} of {n_rows} feature rows are there"));
+        let sampler = to_device(on_device)?;
         Ok(Placement::Device { sampler: Arc::new(sampler), features: Arc::new(features) })
     }
 

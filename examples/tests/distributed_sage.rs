@@ -4,13 +4,15 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod parted;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
-use kiln_data::{format, synthetic};
-use kiln_partition::{CacheConfig, Method, Origin, PartitionBook, assign, part_folder, write_parts};
+use kiln_data::synthetic::FakeConfig;
+use kiln_partition::{CacheConfig, part_folder};
 use kiln_sample::Fanout;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -32,15 +34,9 @@ impl Data {
 
     fn wide(n_nodes: usize, num_channels: usize) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let config = synthetic::FakeConfig { avg_num_nodes: n_nodes, num_channels, ..Default::default() };
-        let data = synthetic::fake(config).unwrap();
-        format::write(&data, root.path().join("whole")).unwrap();
-        let parts = assign(&data.graph, &data.split.train, 2, Method::Fennel, 0).unwrap();
-        let book = PartitionBook::from_parts(&parts, 2).unwrap();
-        let hash = format::hash(root.path().join("whole")).unwrap();
-        let origin = Origin { hash, method: Method::Fennel, n_cut_edges: 0 };
+        let config = FakeConfig { avg_num_nodes: n_nodes, num_channels, ..Default::default() };
         let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(5); 2], batch_size: 64, seed: 0 };
-        write_parts(&data, &book, &origin, Some(&cache), root.path().join("parts")).unwrap();
+        parted::write(config, Some(&cache), root.path());
         Self { root }
     }
 
@@ -274,6 +270,7 @@ fn what_cannot_be_is_told() {
         ("--mode server", TOKEN, "--mode server needs --servers HOST:PORT"),
         (&format!("{parts} {of_servers}"), TOKEN, "--mode server needs --servers HOST:PORT"),
         (&format!("--host a {of_servers}"), TOKEN, "--host is for --mode worker"),
+        (&format!("--graph-mode device {of_servers}"), TOKEN, "servers sample on their processors"),
         (&format!("--parts {}", data.path("whole").display()), TOKEN, "holds no part"),
         (&parts, TOKEN, "1 ranks cannot share 2 parts equally"),
         (&format!("--ranks 3 {parts}"), TOKEN, "3 ranks cannot share 2 parts equally"),

@@ -2,11 +2,14 @@
 //! has it: losses agree with the processor's.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod parted;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use kiln_data::synthetic::FakeConfig;
 use serde_json::Value;
 
 /// Losses after a few steps: sums in other orders, rounded otherwise, and what a step makes of that.
@@ -24,6 +27,13 @@ fn text(bytes: &[u8]) -> String {
 fn device() -> Option<String> {
     let named = std::env::var("KILN_DEVICE").ok().filter(|name| name != "cpu");
     named.or(cfg!(feature = "cube-cpu").then(|| "cube-cpu".into()))
+}
+
+/// What a run has learned.
+fn weights_hash(out: &Path) -> String {
+    let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    summary["weights_hash"].as_str().unwrap().to_owned()
 }
 
 /// Each epoch's losses of these names.
@@ -75,17 +85,42 @@ fn batches_that_the_device_makes_give_the_same_weights() {
             let out = folder.path().join(format!("{model} {how}").replace(' ', "_"));
             let output = run(program, &format!("{flags} --device {device} {how} --out {}", out.display()));
             assert!(output.status.success(), "{model} {how}: {}", text(&output.stderr));
-            let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
-            let summary: Value = serde_json::from_str(&summary).unwrap();
-            (summary["weights_hash"].as_str().unwrap().to_owned(), text(&output.stdout))
+            (weights_hash(&out), text(&output.stdout))
         };
         let (expected, _) = trained("");
-        for cache in ["", "--feature-cache 300KiB --hot-by presampling"] {
-            let (got, said) = trained(&format!("--graph-mode device {cache}"));
-            assert_eq!(got, expected, "{model} {cache}");
-            let has_all = cache.is_empty() || device == "cpu";
-            assert_eq!(said.contains("feature hits    100.0 %"), has_all, "{model} {cache}: {said}");
+        for how in ["device", "zero-copy", "device --feature-cache 300KiB --hot-by presampling"] {
+            let (got, said) = trained(&format!("--graph-mode {how}"));
+            assert_eq!(got, expected, "{model} {how}");
+            let has_all = !how.contains("cache") || device == "cpu";
+            assert_eq!(said.contains("feature hits    100.0 %"), has_all, "{model} {how}: {said}");
+            assert_eq!(said.contains("stay with the host"), how == "zero-copy", "{said}");
         }
+    }
+}
+
+/// The same where each rank's device samples its part, and others are asked for the rest.
+#[test]
+fn hops_that_the_device_samples_of_a_part_give_the_same_weights() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let folder = tempfile::tempdir().unwrap();
+    parted::write(FakeConfig { avg_num_nodes: 300, ..Default::default() }, None, folder.path());
+    let trained = |mode: &str| {
+        let (parts, out) = (folder.path().join("parts"), folder.path().join(mode));
+        let flags = format!(
+            "--ranks 2 --hidden 16 --fanouts 6,4 --epochs 1 --batch-size 32 --device {device} --graph-mode {mode} \
+             --parts {} --out {}",
+            parts.display(),
+            out.display()
+        );
+        let output = run(env!("CARGO_BIN_EXE_distributed_sage"), &flags);
+        assert!(output.status.success(), "{mode}: {}", text(&output.stderr));
+        (weights_hash(&out), text(&output.stdout))
+    };
+    let (expected, _) = trained("cpu");
+    for (mode, told) in [("device", "are on the device"), ("zero-copy", "stay with the host")] {
+        let (got, said) = trained(mode);
+        assert_eq!(got, expected, "{mode}");
+        assert!(said.contains(told), "{mode}: {said}");
     }
 }
 

@@ -68,6 +68,30 @@ impl Csc {
         Ok(Self { edge_types: Some(edge_types), ..self })
     }
 
+    /// The same edges for `n_nodes` destinations, of which `nodes[row]` has those of each row here and the others none.
+    /// `nodes` ascend; the edges' arrays are shared.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] unless there is one node a row, [`Error::BadRow`] for nodes that do not ascend or are not
+    /// below `n_nodes`, and [`Error::TooMany`].
+    pub fn spread(&self, nodes: &[NodeId], n_nodes: usize) -> Result<Self> {
+        check_node_count(n_nodes)?;
+        let (expected, got) = (self.n_nodes() as u64, nodes.len() as u64);
+        if expected != got {
+            return Err(Error::LengthMismatch { what: "nodes of rows", expected, got });
+        }
+        let mut indptr = Vec::with_capacity(n_nodes + 1);
+        for (row, node) in nodes.iter().enumerate() {
+            if node.index() < indptr.len() || n_nodes <= node.index() {
+                return Err(Error::BadRow { row, node: node.0, n_nodes });
+            }
+            // Nodes without an edge start where the next one with some does.
+            indptr.resize(node.index() + 1, self.indptr[row]);
+        }
+        indptr.resize(n_nodes + 1, self.n_edges());
+        Ok(Self { indptr: indptr.into(), ..self.clone() })
+    }
+
     fn check_edge_data(&self, what: &'static str, got: usize) -> Result<()> {
         if got as u64 != self.n_edges() {
             return Err(Error::LengthMismatch { what, expected: self.n_edges(), got: got as u64 });

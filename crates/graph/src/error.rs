@@ -36,6 +36,18 @@ pub enum Error {
         /// The end of its range.
         after: u64,
     },
+    /// Rows do not go to nodes in ascending order.
+    #[error(
+        "row {row} would be that of node {node}, expected a node above that of the row before, and below {n_nodes}"
+    )]
+    BadRow {
+        /// Position of the row.
+        row: usize,
+        /// The node that it would be of.
+        node: u32,
+        /// How many nodes there are.
+        n_nodes: usize,
+    },
     /// An edge's weight cannot be normalised.
     #[error("edge {edge} has the weight {weight}, expected a finite one: clean the weights first")]
     WeightNotFinite {

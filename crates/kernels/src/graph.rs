@@ -12,7 +12,8 @@ use crate::device::load_on;
 /// A graph's topology where a device reads it, for a [`DeviceSampler`](crate::DeviceSampler).
 ///
 /// On a GPU, and on CubeCL's CPU runtime, its arrays are copied: 8 bytes a node, 4 bytes an edge and 4 more for its
-/// weight. On the processor they are shared and may be mapped. A clone shares the device's memory.
+/// weight; or they stay with the host, and of each hop the lists that it needs are copied ([`DeviceGraph::staged`]). On
+/// the processor they are shared and may be mapped. A clone shares the device's memory.
 #[derive(Debug, Clone)]
 pub struct DeviceGraph {
     pub(crate) place: Place,
@@ -28,6 +29,9 @@ pub(crate) enum Place {
     Host(Arc<Csc>),
     #[cfg(feature = "cube")]
     Cube(Arc<crate::cube::Graph>),
+    /// With the host, read by the device of the tensor.
+    #[cfg(feature = "cube")]
+    Staged(Arc<Csc>, Box<burn_cubecl::tensor::CubeTensor>),
 }
 
 impl DeviceGraph {
@@ -36,9 +40,30 @@ impl DeviceGraph {
     /// # Errors
     /// [`UploadError`]; on the processor none, where samplers check the ids that they meet.
     pub fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
+        Self::at(graph, device, Place::new)
+    }
+
+    /// Leaves a graph with the host, mapped or not, for a device that has no room for it: for each hop, the lists of its
+    /// destinations are copied to the device, which picks of them, and the picks are copied back. What DGL and
+    /// GraphLearn-for-PyTorch call zero-copy or UVA, where kernels read the host's memory themselves, CubeCL does not have.
+    ///
+    /// All neighbours of a hop's destinations travel, 4 bytes each (8 with their weight), whatever the fanout, and what
+    /// was picked, 12 bytes an edge. Only where drawing is costly does that pay; to sample on the host is the first choice.
+    ///
+    /// # Errors
+    /// [`UploadError::NoWideIntegers`]; what a hop meets later comes as a sampler's error.
+    pub fn staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
+        Self::at(graph, device, Place::staged)
+    }
+
+    fn at(
+        graph: Arc<Csc>,
+        device: &Device,
+        place: impl FnOnce(Arc<Csc>, &Device) -> Result<Place, UploadError>,
+    ) -> Result<Self, UploadError> {
         let device = device.clone().inner();
         let (n_nodes, n_edges, has_weights) = (graph.n_nodes(), graph.n_edges(), graph.weights().is_some());
-        let place = Place::new(graph, &device)?;
+        let place = place(graph, &device)?;
         Ok(Self { place, device, n_nodes, n_edges, has_weights })
     }
 
@@ -63,19 +88,39 @@ impl DeviceGraph {
     }
 }
 
+#[cfg(not(feature = "cube"))]
 impl Place {
-    #[cfg(not(feature = "cube"))]
     fn new(graph: Arc<Csc>, _: &Device) -> Result<Self, UploadError> {
         Ok(Self::Host(graph))
     }
 
-    #[cfg(feature = "cube")]
+    fn staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
+        Self::new(graph, device)
+    }
+}
+
+#[cfg(feature = "cube")]
+impl Place {
     fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
-        let Some(anchor) = crate::cube::anchor(device) else { return Ok(Self::Host(graph)) };
-        if ![DType::U64, DType::I64].into_iter().all(|dtype| device.supports_dtype(dtype)) {
-            return Err(UploadError::NoWideIntegers);
-        }
+        let Some(anchor) = sampling_anchor(device)? else { return Ok(Self::Host(graph)) };
         graph.validate()?;
         Ok(Self::Cube(Arc::new(load_on(device, || crate::cube::Graph::new(&anchor, &graph))??)))
     }
+
+    fn staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
+        Ok(match sampling_anchor(device)? {
+            Some(anchor) => Self::Staged(graph, Box::new(anchor)),
+            None => Self::Host(graph),
+        })
+    }
+}
+
+/// A tensor on a device that samples; `None` of the processor, which samples where the graph is.
+#[cfg(feature = "cube")]
+fn sampling_anchor(device: &Device) -> Result<Option<burn_cubecl::tensor::CubeTensor>, UploadError> {
+    let anchor = crate::cube::anchor(device);
+    if anchor.is_some() && ![DType::U64, DType::I64].into_iter().all(|dtype| device.supports_dtype(dtype)) {
+        return Err(UploadError::NoWideIntegers);
+    }
+    Ok(anchor)
 }

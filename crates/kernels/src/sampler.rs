@@ -1,16 +1,18 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{DType, Int, Tensor};
 use bytemuck::cast_vec;
-use kiln_graph::{Csc, LocalId};
+use kiln_graph::{Csc, LocalId, NodeId};
 use kiln_sample::{
-    BlockSampler, Error, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, Result, RngKey,
-    Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
+    BlockSampler, Error, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, Neighbors, NodeKey,
+    PickRule, Picks, Result, RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop,
+    UniformWithReplacement,
 };
 
 use crate::block::upload;
 #[cfg(feature = "cube")]
-use crate::cube::HopError;
+use crate::cube::{HopError, Staged, StagedError};
 use crate::graph::Place;
 use crate::{DeviceBlock, DeviceGraph};
 
@@ -190,27 +192,16 @@ impl DeviceSampler {
     /// # Panics
     /// When the device fails.
     pub fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampled> {
-        match &self.graph.place {
-            Place::Host(graph) => self.on_host(graph, seeds, key, scratch),
-            #[cfg(feature = "cube")]
-            Place::Cube(graph) => self.on_device(graph, seeds, key),
+        #[cfg(feature = "cube")]
+        if let Place::Cube(graph) = &self.graph.place {
+            return self.on_device(graph, seeds, key);
         }
+        self.through_host(seeds, key, scratch)
     }
 
-    fn on_host(
-        &self,
-        graph: &Arc<Csc>,
-        seeds: &Seeds,
-        key: RngKey,
-        scratch: &mut Scratch,
-    ) -> Result<DeviceSampled> {
-        let sampler = NeighborSampler::with_rule(Arc::clone(graph), self.fanouts.clone(), self.rule);
-        let sampler = match self.weights {
-            EdgeWeights::None => sampler,
-            EdgeWeights::Stored => sampler.carry_weights()?,
-            EdgeWeights::Scaled => sampler.estimate_sums()?,
-        };
-        let Sampled { blocks, seed_rows } = sampler.sample_blocks(seeds, key, scratch)?;
+    /// Blocks that are put together by the host.
+    fn through_host(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampled> {
+        let Sampled { blocks, seed_rows } = BlockSampler::sample_blocks(self, seeds, key, scratch)?;
         let device = &self.graph.device;
         let blocks: Vec<_> = blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
         let input_nodes = match blocks.first() {
@@ -225,24 +216,101 @@ impl DeviceSampler {
         let (distinct, seed_rows) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let mut blocks = Vec::with_capacity(self.fanouts.len());
-        for (layer, &fanout) in self.fanouts.iter().enumerate().rev() {
+        for layer in (0..self.fanouts.len()).rev() {
             let key = key.fold(kiln_sample::Domain::Layer, layer as u64);
-            let plan = HopPlan { fanout, rule: self.rule, weights: self.weights, key };
-            let arrays = graph.sample_hop(&nodes, &plan).map_err(|error| match error {
-                HopError::TooLarge { n_edges } => Error::BlockTooLarge { layer, n_edges },
-                HopError::FanoutTooLarge { most } => Error::FanoutTooLarge { layer, most },
-            })?;
+            let plan = self.plan(Hop { layer, key });
+            let arrays = graph
+                .sample_hop(&crate::cube::Graph::hop_of(nodes), &plan)
+                .map_err(|error| of_layer(error, layer))?;
             nodes = arrays.srcs.clone();
             blocks.push(DeviceBlock::of_arrays(arrays));
         }
         blocks.reverse();
         Ok(DeviceSampled { blocks, seed_rows, input_nodes: crate::cube::int_tensor(nodes) })
     }
+
+    #[cfg(feature = "cube")]
+    fn plan(&self, hop: Hop) -> HopPlan {
+        let (fanout, rule, weights) = (self.fanouts[hop.layer], self.rule, self.weights);
+        HopPlan { fanout, rule, weights, key: hop.key }
+    }
+
+    fn host_sampler(&self, graph: &Arc<Csc>) -> Result<NeighborSampler<DeviceRule>> {
+        let sampler = NeighborSampler::with_rule(Arc::clone(graph), self.fanouts.clone(), self.rule);
+        match self.weights {
+            EdgeWeights::None => Ok(sampler),
+            EdgeWeights::Stored => sampler.carry_weights(),
+            EdgeWeights::Scaled => sampler.estimate_sums(),
+        }
+    }
+}
+
+/// Hops whose edges come back to the host, where somebody else makes blocks of them, of a graph in parts say. As
+/// [`BlockSampler`] it gives the host's blocks.
+///
+/// The host waits for the device once or twice more than for a block that stays there.
+impl FrontierSampler for DeviceSampler {
+    fn n_layers(&self) -> usize {
+        self.fanouts.len()
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.graph.n_nodes()
+    }
+
+    fn indices_path(&self) -> Option<&Path> {
+        match &self.graph.place {
+            Place::Host(graph) => graph.indices_path(),
+            #[cfg(feature = "cube")]
+            Place::Staged(graph, _) => graph.indices_path(),
+            #[cfg(feature = "cube")]
+            Place::Cube(_) => None,
+        }
+    }
+
+    fn sample_frontier(
+        &self,
+        hop: Hop,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        match &self.graph.place {
+            Place::Host(graph) => self.host_sampler(graph)?.sample_frontier(hop, dsts, scratch, out),
+            #[cfg(feature = "cube")]
+            Place::Cube(graph) => {
+                let n_nodes = self.graph.n_nodes();
+                if let Some(position) = dsts.iter().position(|dst| n_nodes <= dst.index()) {
+                    return Err(Error::SeedOutOfRange { node: dsts[position], position, n_nodes });
+                }
+                let nodes = crate::cube::Graph::hop_of(graph.upload_nodes(dsts));
+                let read = graph.read_hop(&nodes, &self.plan(hop), out);
+                read.map_err(|error| of_layer(error, hop.layer))
+            }
+            #[cfg(feature = "cube")]
+            Place::Staged(graph, anchor) => {
+                let staged = Staged::new(graph, dsts, self.weights != EdgeWeights::None)?;
+                let read = staged.read_hop(anchor, &self.plan(hop), out);
+                read.map_err(|error| match error {
+                    StagedError::Hop(error) => of_layer(error, hop.layer),
+                    StagedError::Upload(error) => Error::Elsewhere(Box::new(error)),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(feature = "cube")]
+fn of_layer(error: HopError, layer: usize) -> Error {
+    match error {
+        HopError::TooLarge { n_edges } => Error::BlockTooLarge { layer, n_edges },
+        HopError::FanoutTooLarge { most } => Error::FanoutTooLarge { layer, most },
+    }
 }
 
 /// The distinct seeds by first appearance, and each seed's number among them.
 #[cfg(feature = "cube")]
-fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<kiln_graph::NodeId>, Vec<LocalId>)> {
+fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<NodeId>, Vec<LocalId>)> {
     let mut numbers = std::collections::HashMap::with_capacity(seeds.len());
     let (mut distinct, mut rows) = (Vec::with_capacity(seeds.len()), Vec::with_capacity(seeds.len()));
     for (position, &node) in seeds.as_nodes().iter().enumerate() {

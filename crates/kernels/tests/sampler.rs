@@ -7,8 +7,8 @@ use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, Transposed};
 use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
 use kiln_kernels::{DeviceGraph, DeviceRule, DeviceSampled, DeviceSampler, is_processor};
 use kiln_sample::{
-    BlockSampler, Error, Fanout, NeighborSampler, RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop,
-    UniformWithReplacement,
+    BlockSampler, Error, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, RngKey, Sampled, Scratch,
+    Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
 };
 use kiln_testkit::{CooGraph, arb_coo, hub, six_nodes};
 use proptest::prelude::*;
@@ -67,23 +67,33 @@ fn on_device(
     key: RngKey,
 ) -> DeviceSampled {
     let graph = DeviceGraph::new(Arc::clone(graph), &device()).unwrap();
+    let sampler = sampler(graph, fanouts, rule, weights);
+    sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
+}
+
+fn sampler(graph: DeviceGraph, fanouts: &[Fanout], rule: DeviceRule, weights: Weights) -> DeviceSampler {
     let sampler = DeviceSampler::with_rule(graph, fanouts, rule);
-    let sampler = match weights {
+    match weights {
         Weights::None => sampler,
         Weights::Stored => sampler.carry_weights().unwrap(),
         Weights::Scaled => sampler.estimate_sums().unwrap(),
-    };
-    sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
+    }
 }
 
 /// Equal, up to the last place of weights, which the device divides.
 fn check_same(got: &DeviceSampled, expected: &Sampled) {
-    assert_eq!(got.seed_rows, expected.seed_rows);
-    assert_eq!(got.blocks.len(), expected.blocks.len());
     for (layer, (got, expected)) in got.blocks.iter().zip(&expected.blocks).enumerate() {
         let sizes = (got.n_src(), got.n_dst(), got.n_edges());
         assert_eq!(sizes, (expected.n_src(), expected.n_dst(), expected.n_edges()), "layer {layer}");
-        let got = read_block(got);
+    }
+    let blocks = got.blocks.iter().map(read_block).collect();
+    check_same_blocks(Sampled { blocks, seed_rows: got.seed_rows.clone() }, expected);
+}
+
+fn check_same_blocks(got: Sampled, expected: &Sampled) {
+    assert_eq!(got.seed_rows, expected.seed_rows);
+    assert_eq!(got.blocks.len(), expected.blocks.len());
+    for (layer, (got, expected)) in got.blocks.into_iter().zip(&expected.blocks).enumerate() {
         match (got.weights(), expected.weights()) {
             (None, None) => {}
             (Some(got), Some(expected)) => check_close(got, expected, 1e-6),
@@ -124,7 +134,15 @@ proptest! {
         let seeds = nodes(picked.iter().map(|index| index.index(graph.n_nodes) as u32));
         let key = RngKey::new(seed);
         let got = on_device(&csc, &fanouts, rule, weights, &seeds, key);
-        check_same(&got, &on_host(&csc, &fanouts, rule, weights, &seeds, key));
+        let expected = on_host(&csc, &fanouts, rule, weights, &seeds, key);
+        check_same(&got, &expected);
+        // The same, where hops come back and the host makes blocks, and where lists are copied hop by hop.
+        let mut scratch = Scratch::default();
+        for graph in [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::staged(csc.clone(), &device())] {
+            let sampler = sampler(graph.unwrap(), &fanouts, rule, weights);
+            check_same_blocks(BlockSampler::sample_blocks(&sampler, &seeds, key, &mut scratch).unwrap(), &expected);
+            check_same(&sampler.sample_blocks(&seeds, key, &mut scratch).unwrap(), &expected);
+        }
     }
 }
 
@@ -278,6 +296,46 @@ fn a_seed_that_the_graph_does_not_have_is_refused_with_its_position() {
     let sampled = sampler.sample_blocks(&nodes([2, 6]), RngKey::new(0), &mut Scratch::default());
     let error = sampled.unwrap_err();
     assert!(matches!(error, Error::SeedOutOfRange { node: NodeId(6), position: 1, n_nodes: 6 }), "{error}");
+}
+
+#[test]
+fn a_hop_of_what_the_graph_does_not_have_is_refused() {
+    let hop = Hop { layer: 0, key: RngKey::new(0) };
+    let sample = |graph: DeviceGraph, dsts: &[u32]| {
+        let dsts: Vec<NodeId> = dsts.iter().copied().map(NodeId).collect();
+        let sampler = DeviceSampler::new(graph, [Fanout::UpTo(2)]);
+        sampler.sample_frontier(hop, &dsts, &mut Scratch::default(), &mut Frontier::default())
+    };
+    for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::staged(six_nodes(), &device())] {
+        let error = sample(graph.unwrap(), &[2, 6]).unwrap_err();
+        assert!(
+            matches!(error, Error::SeedOutOfRange { node: NodeId(6), position: 1, n_nodes: 6 }),
+            "{error}"
+        );
+    }
+    // What is copied whole is checked when it is; what stays is checked where it is met.
+    let indptr = vec![0, 2, 1, 3];
+    let damaged = Arc::new(Csc::new(indptr.into(), [0, 1, 2].map(NodeId).to_vec().into()).unwrap());
+    let graph = || DeviceGraph::staged(damaged.clone(), &device()).unwrap();
+    assert!(sample(graph(), &[0, 2]).is_ok());
+    let error = sample(graph(), &[0, 1]).unwrap_err();
+    assert!(matches!(error, Error::BadEdgeRange { node: NodeId(1), start: 2, end: 1, .. }), "{error}");
+}
+
+/// Of a hop that is staged, only lists of its destinations travel, and what was picked comes back.
+#[test]
+fn a_hop_that_is_staged_brings_back_its_picks() {
+    let graph = DeviceGraph::staged(weighted(&larger()), &device()).unwrap();
+    let is_host = is_processor(&device());
+    let sampler = DeviceSampler::new(graph, [Fanout::UpTo(3)]);
+    let (dsts, mut out) = ((0..100).map(NodeId).collect::<Vec<_>>(), Frontier::default());
+    let hop = Hop { layer: 0, key: RngKey::new(1) };
+    let reads = reads_of(|| sampler.sample_frontier(hop, &dsts, &mut Scratch::default(), &mut out).unwrap());
+    // Where each destination's picks begin; then their sources and ids.
+    let n_bytes = 4 * 101 + 12 * out.n_edges() as u64;
+    let expected = if is_host { Reads::default() } else { Reads { n_reads: 2, n_bytes } };
+    assert_eq!(reads, expected);
+    assert!(200 < out.n_edges());
 }
 
 #[test]

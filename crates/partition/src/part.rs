@@ -110,6 +110,15 @@ impl Part {
         })
     }
 
+    /// The edges into the nodes of this part, by **nodes of the whole graph**, of which those of other parts have none.
+    /// Edges have the ids that they have in [`Part::graph`], whose arrays are shared; 8 bytes a node of the whole.
+    ///
+    /// # Errors
+    /// [`Error::Graph`](crate::Error::Graph) where `old_ids` is damaged.
+    pub fn graph_by_node(&self) -> Result<Csc> {
+        Ok(self.graph.spread(&self.old_ids, self.book.n_nodes())?)
+    }
+
     /// Reads each file of a part twice, once for its hash and once for its values, and checks what opening does not:
     /// that each file is the one that was written, that the book is a permutation and says of this part's nodes what
     /// their rows say, that edges come from nodes and have ids of the whole graph, that numbers are finite, and that

@@ -44,13 +44,20 @@ impl Edges {
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
         rule.fill(HopOf { edges: self, draw }, Hop { layer: 0, key: draw.key }, rows, scratch, out)?;
+        self.number(rows, out);
+        Ok(())
+    }
+
+    /// Gives edges that were picked of these rows the whole graph's ids.
+    pub(crate) fn number(&self, rows: &[NodeId], out: &mut Frontier) {
         let indptr = self.graph.indptr();
         for (dst, row) in rows.iter().enumerate() {
             let picked = out.indptr[dst] as usize..out.indptr[dst + 1] as usize;
             let (first, first_here) = (self.first_edges[row.index()], indptr[row.index()]);
-            out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
+            out.edge_ids[picked]
+                .iter_mut()
+                .for_each(|edge| *edge = EdgeId(first.wrapping_add(edge.0.wrapping_sub(first_here))));
         }
-        Ok(())
     }
 }
 

@@ -57,6 +57,12 @@ pub enum Error {
         /// Which one, and what is known.
         reason: String,
     },
+    /// The sampler that was given for the part that lies here does not fit.
+    #[error("the sampler of the part that lies here {reason}")]
+    BadSampler {
+        /// In what, and what to do.
+        reason: String,
+    },
     /// A server cannot serve there.
     #[error("a graph server cannot listen at {address}: give it a free port of this machine")]
     Listen {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_feature::{Labels, RowType};
 use kiln_graph::{Buf, NodeId};
-use kiln_partition::PartitionBook;
+use kiln_partition::{Part, PartitionBook};
 use kiln_rpc::Door;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
@@ -190,6 +190,11 @@ impl RemoteGraph {
     /// What was asked for, and where it was, since the last call.
     pub fn take_traffic(&self) -> Traffic {
         self.counters.take()
+    }
+
+    /// The part that lies here.
+    pub fn part(&self) -> Option<&Arc<Part>> {
+        self.own().map(|held| &held.part)
     }
 
     pub(crate) fn has_weights(&self) -> bool {

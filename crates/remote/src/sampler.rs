@@ -6,6 +6,7 @@ use kiln_sample::{Fanout, Frontier, FrontierSampler, Hop, PickRule, Scratch};
 
 use crate::edges::{Draw, EdgeWeights};
 use crate::graph::{Asking, Owner, RemoteGraph};
+use crate::held::Held;
 use crate::peer::{Peer, Question};
 use crate::proto::{ListRequest, SampleRequest, Weights};
 use crate::rules::{Rule, UsersRule};
@@ -25,6 +26,8 @@ pub struct RemoteSampler {
     fanouts: Vec<Fanout>,
     rule: Where,
     weights: EdgeWeights,
+    /// Samples the nodes that lie here in the place of the processor.
+    own: Option<Box<dyn FrontierSampler>>,
 }
 
 /// Where edges are picked.
@@ -38,8 +41,11 @@ enum Where {
 impl RemoteSampler {
     /// Uniformly and without replacement.
     pub fn new(graph: Arc<RemoteGraph>, fanouts: impl Into<Vec<Fanout>>) -> Self {
-        let rule = Where::There("uniform".to_owned());
-        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None }
+        Self::by(graph, fanouts, Where::There("uniform".to_owned()))
+    }
+
+    fn by(graph: Arc<RemoteGraph>, fanouts: impl Into<Vec<Fanout>>, rule: Where) -> Self {
+        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None, own: None }
     }
 
     /// By a rule that owners know: a built-in one, or one that was registered on both sides ([`Rules`](crate::Rules)).
@@ -63,8 +69,7 @@ impl RemoteSampler {
                 return Err(Error::BadRule { reason });
             }
         }
-        let rule = Where::There(name.to_owned());
-        Ok(Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None })
+        Ok(Self::by(graph, fanouts, Where::There(name.to_owned())))
     }
 
     /// By a rule that only this process knows. Owners then send all edges of each node, of which this process picks: see
@@ -74,8 +79,7 @@ impl RemoteSampler {
         fanouts: impl Into<Vec<Fanout>>,
         rule: impl PickRule + 'static,
     ) -> Self {
-        let rule = Where::Here(Rule::Users(UsersRule(Arc::new(rule))));
-        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None }
+        Self::by(graph, fanouts, Where::Here(Rule::Users(UsersRule(Arc::new(rule)))))
     }
 
     /// The same sampler, whose blocks carry the graph's edge weights.
@@ -102,6 +106,29 @@ impl RemoteSampler {
         Ok(Self { weights, ..self })
     }
 
+    /// The same sampler, which has nodes of the part that lies here sampled by `own`: on a device, say. That is a sampler
+    /// of [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) by the same rule, of the same fanouts and with the
+    /// same weights, or else blocks are others than those of the whole graph.
+    ///
+    /// # Errors
+    /// [`Error::BadSampler`] where no part lies here, or the sampler has another number of layers or of nodes.
+    pub fn with_own(self, own: impl FrontierSampler + 'static) -> Result<Self> {
+        if self.graph.own().is_none() {
+            let reason = "has nothing to sample: all parts lie with servers, which sample them".to_owned();
+            return Err(Error::BadSampler { reason });
+        }
+        let expected = (self.fanouts.len(), self.graph.n_nodes());
+        let found = (FrontierSampler::n_layers(&own), own.n_nodes());
+        if found != expected {
+            let reason = format!(
+                "has {} layers and {} nodes, expected {} and {}: give it the same fanouts, and Part::graph_by_node",
+                found.0, found.1, expected.0, expected.1
+            );
+            return Err(Error::BadSampler { reason });
+        }
+        Ok(Self { own: Some(Box::new(own)), ..self })
+    }
+
     /// What a rule that only this process knows costs, for who started the program; nothing for others.
     pub fn warning(&self) -> Option<String> {
         let Where::Here(_) = self.rule else { return None };
@@ -118,7 +145,7 @@ impl RemoteSampler {
         let requests = Requests::of(&self.graph, dsts)?;
         let pieces = requests.there();
         let asked = self.graph.ask(pieces.iter().map(|(peer, rows)| self.asking(peer, rows, draw)));
-        let own = self.sample_own(&requests, draw, scratch)?;
+        let own = self.sample_own(&requests, hop, draw, scratch)?;
         let answers = asked.collect(pieces.len())?;
         let counters = &self.graph.counters;
         count(&counters.own_dsts, own.n_dst());
@@ -161,13 +188,27 @@ impl RemoteSampler {
     }
 
     /// Of the nodes that lie here.
-    fn sample_own(&self, requests: &Requests<'_>, draw: Draw, scratch: &mut Scratch) -> Result<Frontier> {
+    fn sample_own(
+        &self,
+        requests: &Requests<'_>,
+        hop: Hop,
+        draw: Draw,
+        scratch: &mut Scratch,
+    ) -> Result<Frontier> {
         let mut own = Frontier::default();
-        if let Some((held, rows)) = requests.here() {
-            match &self.rule {
-                Where::There(rule) => held.sample(rows, rule, draw, scratch, &mut own)?,
-                Where::Here(rule) => held.edges.sample(rows, rule, draw, scratch, &mut own)?,
+        let Some((held, Rows { nodes, rows })) = requests.here() else { return Ok(own) };
+        match (&self.own, &self.rule) {
+            (Some(sampler), _) => {
+                sampler.sample_frontier(hop, nodes, scratch, &mut own)?;
+                own.check(hop.layer, nodes.len())?;
+                if own.weights.is_none() && draw.weights != EdgeWeights::None {
+                    let reason = "gives no weights: have it carry them, too".to_owned();
+                    return Err(Error::BadSampler { reason });
+                }
+                held.edges.number(rows, &mut own);
             }
+            (None, Where::There(rule)) => held.sample(rows, rule, draw, scratch, &mut own)?,
+            (None, Where::Here(rule)) => held.edges.sample(rows, rule, draw, scratch, &mut own)?,
         }
         Ok(own)
     }
@@ -242,7 +283,7 @@ struct Requests<'a> {
     parts: Vec<u16>,
 }
 
-/// Nodes of one question.
+/// Nodes of one part.
 struct Rows<'a> {
     nodes: &'a [NodeId],
     rows: &'a [NodeId],
@@ -268,9 +309,10 @@ impl<'a> Requests<'a> {
     }
 
     /// What lies here.
-    fn here(&self) -> Option<(&'a crate::held::Held, &[NodeId])> {
-        let held: &'a Arc<_> = self.graph.own()?;
-        Some((held, &self.rows[held.part.index]))
+    fn here(&self) -> Option<(&'a Held, Rows<'_>)> {
+        let held: &'a Arc<Held> = self.graph.own()?;
+        let part = held.part.index;
+        Some((held, Rows { nodes: &self.nodes[part], rows: &self.rows[part] }))
     }
 
     /// Questions to servers.

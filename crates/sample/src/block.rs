@@ -46,15 +46,7 @@ impl<S: FrontierSampler + ?Sized> BlockSampler for S {
         for layer in (0..FrontierSampler::n_layers(self)).rev() {
             let hop = Hop { layer, key: key.fold(Domain::Layer, layer as u64) };
             self.sample_frontier(hop, &relabel.nodes, scratch, &mut frontier)?;
-            if !frontier.is_for(relabel.nodes.len()) {
-                return Err(Error::BadFrontier {
-                    layer,
-                    n_dst: frontier.n_dst(),
-                    n_srcs: frontier.srcs.len(),
-                    n_edge_ids: frontier.edge_ids.len(),
-                    expected: relabel.nodes.len(),
-                });
-            }
+            frontier.check(layer, relabel.nodes.len())?;
             // The sources so far are this hop's destinations and keep their numbers.
             let indices = relabel.number(&frontier, self.indices_path())?;
             // Nobody numbers on from the input layer's sources.
@@ -104,7 +96,8 @@ pub fn to_block(
     n_nodes: usize,
     scratch: &mut Scratch,
 ) -> Result<Block> {
-    assert!(frontier.is_for(dsts.len()), "the frontier's arrays do not fit {} destinations", dsts.len());
+    let fits = frontier.check(0, dsts.len()).is_ok();
+    assert!(fits, "the frontier's arrays do not fit {} destinations", dsts.len());
     let relabel = &mut scratch.relabel;
     relabel.begin(n_nodes);
     for (position, &node) in dsts.iter().enumerate() {

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use kiln_graph::{EdgeId, NodeId};
 
-use crate::{Result, RngKey, Scratch};
+use crate::{Error, Result, RngKey, Scratch};
 
 /// One layer of one batch: what a draw may depend on besides the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +47,23 @@ impl Frontier {
     }
 
     /// Whether the arrays fit each other and this number of destinations.
-    pub(crate) fn is_for(&self, n_dst: usize) -> bool {
-        self.indptr.len() == n_dst + 1
+    ///
+    /// # Errors
+    /// [`Error::BadFrontier`], which names the layer.
+    pub fn check(&self, layer: usize, n_dst: usize) -> Result<()> {
+        let is_right = self.indptr.len() == n_dst + 1
             && self.indptr[0] == 0
             && self.indptr.is_sorted()
             && self.indptr[n_dst] as usize == self.srcs.len()
             && self.edge_ids.len() == self.srcs.len()
-            && self.weights.as_ref().is_none_or(|weights| weights.len() == self.srcs.len())
+            && self.weights.as_ref().is_none_or(|weights| weights.len() == self.srcs.len());
+        let (n_srcs, n_edge_ids) = (self.srcs.len(), self.edge_ids.len());
+        match is_right {
+            true => Ok(()),
+            false => {
+                Err(Error::BadFrontier { layer, n_dst: self.n_dst(), n_srcs, n_edge_ids, expected: n_dst })
+            }
+        }
     }
 
     /// Number of edges.

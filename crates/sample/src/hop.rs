@@ -166,9 +166,13 @@ impl<R: PickRule> HopSampler<'_, R> {
     }
 }
 
-/// The positions of the edges into `dst`, checked: the graph may be a mapped file that nobody has read.
+/// The positions of the edges into `dst` in a graph's `indices`, checked: the graph may be a mapped file that nobody has
+/// read. `position` is that of `dst` among the nodes given, for errors.
+///
+/// # Errors
+/// [`Error::SeedOutOfRange`], [`Error::BadEdgeRange`] and [`Error::DegreeTooLarge`].
 #[inline]
-fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
+pub fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
     let indptr = graph.indptr();
     if dst.index() >= graph.n_nodes() {
         return Err(Error::SeedOutOfRange { node: dst, position, n_nodes: graph.n_nodes() });

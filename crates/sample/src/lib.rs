@@ -32,6 +32,7 @@ mod uniform;
 pub use block::{BlockSampler, Sampled, Scratch, to_block};
 pub use error::Error;
 pub use frontier::{Frontier, FrontierSampler, Hop};
+pub use hop::in_edges;
 pub use hotness::input_counts;
 pub use neighbor::{Fanout, FullNeighbors, NeighborSampler};
 pub use rng::{Domain, Draws, NodeKey, ROUNDS, RngKey};

@@ -4,6 +4,8 @@
 
 mod cluster;
 mod mpirun;
+#[path = "../parted/mod.rs"]
+mod parted;
 mod parts;
 mod run;
 mod slurm;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use kiln_data::{format, synthetic};
-use kiln_partition::{Method, Origin, PartitionBook, assign, write_parts};
+use kiln_data::synthetic::FakeConfig;
 
+use crate::parted;
 use crate::run::{Learned, alone, learned, succeed, until};
 use crate::slurm::cluster;
 
@@ -16,18 +16,6 @@ const SERVE: &str = env!("CARGO_BIN_EXE_kiln-serve");
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/launch/servers.sbatch");
 
 const FLAGS: &str = "--hidden 16 --epochs 2 --lr 0.01 --dropout 0.1 --threads-per-rank 1";
-
-/// A set and its two parts, below a folder.
-fn write(folder: &Path) {
-    let config = synthetic::FakeConfig { avg_num_nodes: 2000, ..Default::default() };
-    let data = synthetic::fake(config).unwrap();
-    format::write(&data, folder.join("whole")).unwrap();
-    let parts = assign(&data.graph, &data.split.train, 2, Method::Fennel, 0).unwrap();
-    let book = PartitionBook::from_parts(&parts, 2).unwrap();
-    let hash = format::hash(folder.join("whole")).unwrap();
-    let origin = Origin { hash, method: Method::Fennel, n_cut_edges: 0 };
-    write_parts(&data, &book, &origin, None, folder.join("parts")).unwrap();
-}
 
 /// What one process learns of the whole.
 fn of_whole(folder: &Path, ranks: &str, batch_size: &str) -> Learned {
@@ -42,7 +30,7 @@ fn of_whole(folder: &Path, ranks: &str, batch_size: &str) -> Learned {
 fn nodes_with_parts_learn_what_the_whole_graph_teaches() {
     let _alone = alone();
     let Some(cluster) = cluster() else { return };
-    write(cluster.dir());
+    parted::write(FakeConfig { avg_num_nodes: 2000, ..Default::default() }, None, cluster.dir());
     let (parts, out) = (cluster.dir().join("parts"), cluster.dir().join("workers"));
     let whole = of_whole(cluster.dir(), "1", "128");
     let srun = ["timeout", "100", "srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-N2", "-n2", PROGRAM];

@@ -5,11 +5,12 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_graph::{Csc, NodeId};
+use kiln_sample::Frontier;
 use rayon::prelude::*;
 
 use crate::UploadError;
 use crate::cube::launch;
-use crate::cube::pick::{How, Picking};
+use crate::cube::pick::{How, Picked, Picking};
 use crate::cube::relabel::{Relabelled, relabel};
 use crate::cube::scan::running_sums;
 use crate::sampler::{EdgeWeights, HopPlan};
@@ -20,11 +21,20 @@ pub(crate) struct Graph {
     pub(super) indptr: CubeTensor,
     pub(super) indices: CubeTensor,
     pub(super) weights: Option<CubeTensor>,
-    n_nodes: usize,
+    n_rows: usize,
     largest_degree: u32,
     /// The most loops, all parallel, that one node has; as many as can be where neighbours do not ascend, since nobody
     /// knows then which loops a search finds.
     most_loops: u32,
+}
+
+/// The destinations of a hop.
+#[derive(Debug, Clone)]
+pub(crate) struct HopNodes {
+    /// Distinct nodes, by which draws are keyed.
+    pub(super) nodes: CubeTensor,
+    /// The rows of the graph's arrays where their lists are.
+    pub(super) rows: CubeTensor,
 }
 
 /// One hop's block, as arrays.
@@ -62,21 +72,34 @@ impl Graph {
     /// # Errors
     /// [`UploadError::DegreeTooLarge`], [`UploadError::TooLarge`] and [`UploadError::Device`].
     pub(crate) fn new(anchor: &CubeTensor, graph: &Csc) -> Result<Self, UploadError> {
-        let Lists { largest_degree, most_loops, node } = lists(graph);
-        if u64::from(u32::MAX) < largest_degree {
-            return Err(UploadError::DegreeTooLarge { node, degree: largest_degree });
-        }
+        let of_node = |node: u32| Bounds::of(NodeId(node), graph.in_neighbors(NodeId(node)));
+        let nodes = (0..graph.n_nodes() as u32).into_par_iter();
+        let bounds = nodes.map(of_node).reduce(Bounds::default, Bounds::or);
+        Self::of_lists(anchor, graph.indptr(), graph.indices(), graph.weights(), &bounds)
+    }
+
+    /// Copies lists of neighbours to the device of a tensor.
+    ///
+    /// # Errors
+    /// As [`Graph::new`].
+    pub(super) fn of_lists(
+        anchor: &CubeTensor,
+        indptr: &[u64],
+        indices: &[NodeId],
+        weights: Option<&[f32]>,
+        bounds: &Bounds,
+    ) -> Result<Self, UploadError> {
+        let &Bounds { largest_degree, node, most_loops } = bounds;
+        let largest_degree = u32::try_from(largest_degree)
+            .map_err(|_| UploadError::DegreeTooLarge { node, degree: largest_degree })?;
+        let weights =
+            weights.map(|weights| launch::upload_large(anchor, "the edges' weights", weights, DType::F32));
         Ok(Self {
-            indptr: launch::upload_large(anchor, "the graph's indptr", graph.indptr(), DType::U64)?,
-            indices: launch::upload_large(anchor, "the graph's indices", ids(graph.indices()), DType::U32)?,
-            weights: match graph.weights() {
-                Some(weights) => {
-                    Some(launch::upload_large(anchor, "the edges' weights", weights, DType::F32)?)
-                }
-                None => None,
-            },
-            n_nodes: graph.n_nodes(),
-            largest_degree: largest_degree as u32,
+            indptr: launch::upload_large(anchor, "the graph's indptr", indptr, DType::U64)?,
+            indices: launch::upload_large(anchor, "the graph's indices", ids(indices), DType::U32)?,
+            weights: weights.transpose()?,
+            n_rows: indptr.len() - 1,
+            largest_degree,
             most_loops: most_loops.map_or(u32::MAX, |most| most as u32),
         })
     }
@@ -84,6 +107,11 @@ impl Graph {
     /// Copies ids to the graph's device.
     pub(crate) fn upload_nodes(&self, nodes: &[NodeId]) -> CubeTensor {
         launch::upload_as(&self.indptr, ids(nodes), DType::U32)
+    }
+
+    /// Nodes whose lists are in the rows of their ids, as in a whole graph.
+    pub(crate) fn hop_of(nodes: CubeTensor) -> HopNodes {
+        HopNodes { rows: nodes.clone(), nodes }
     }
 
     pub(super) fn address(&self) -> AddressType {
@@ -106,26 +134,79 @@ impl Graph {
         how != How::All && 0 < self.largest_degree && MOST_DRAWN < u64::from(fanout)
     }
 
-    /// Samples one hop for distinct nodes. Nothing of the topology leaves the device: the numbers of edges and of sources
-    /// are read, once, or twice where the bound on the edges is so large that their number is asked for first.
+    /// Samples one hop. Nothing of the topology leaves the device: the numbers of edges and of sources are read, once, or
+    /// twice where the bound on the edges is so large that their number is asked for first.
     ///
     /// # Errors
     /// [`HopError`].
-    pub(crate) fn sample_hop(&self, nodes: &CubeTensor, plan: &HopPlan) -> Result<HopArrays, HopError> {
+    pub(crate) fn sample_hop(&self, hop: &HopNodes, plan: &HopPlan) -> Result<HopArrays, HopError> {
+        let nodes = &hop.nodes;
+        let Some(picked) = self.pick_hop(hop, plan)? else {
+            return Ok(HopArrays::without_edges(nodes, plan.weights != EdgeWeights::None));
+        };
         let n_dst = launch::length(nodes);
+        let Relabelled { indices, nodes: srcs, n_new_before } =
+            relabel(nodes, &picked.edges.srcs, &picked.offsets, self.n_rows);
+        let [n_edges, n_new] =
+            launch::read_last([&picked.offsets, &n_new_before]).map(|count| count as usize);
+        let edge_ids = launch::prefix(&picked.edges.edge_ids, n_edges);
+        Ok(HopArrays {
+            indices: launch::prefix(&indices, n_edges),
+            srcs: launch::prefix(&srcs, n_dst + n_new),
+            weights: picked.weights(&edge_ids, plan.weights),
+            indptr: picked.offsets,
+            edge_ids,
+        })
+    }
+
+    /// The same hop, read back in global ids: what it picked is copied to the host.
+    ///
+    /// # Errors
+    /// [`HopError`].
+    pub(crate) fn read_hop(
+        &self,
+        hop: &HopNodes,
+        plan: &HopPlan,
+        out: &mut Frontier,
+    ) -> Result<(), HopError> {
+        let n_dst = launch::length(&hop.nodes);
+        let has_weights = plan.weights != EdgeWeights::None;
+        *out = Frontier { indptr: vec![0; n_dst + 1], ..Frontier::default() };
+        out.weights = has_weights.then(Vec::new);
+        let Some(picked) = self.pick_hop(hop, plan)? else { return Ok(()) };
+        let [indptr] = launch::read([&picked.offsets]);
+        out.indptr = indptr;
+        let n_edges = out.indptr[n_dst] as usize;
+        if n_edges == 0 {
+            return Ok(());
+        }
+        let edge_ids = launch::prefix(&picked.edges.edge_ids, n_edges);
+        let weights = picked.weights(&edge_ids, plan.weights);
+        let srcs = launch::prefix(&picked.edges.srcs, n_edges);
+        let arrays: Vec<&CubeTensor> = [&srcs, &edge_ids].into_iter().chain(&weights).collect();
+        let bytes = launch::read_bytes(&arrays);
+        out.srcs = launch::values(&bytes[0], &srcs);
+        out.edge_ids = launch::values(&bytes[1], &edge_ids);
+        out.weights = weights.map(|weights| launch::values(&bytes[2], &weights));
+        Ok(())
+    }
+
+    /// Picks a hop's edges, in room for as many as there may be; `None` where there can be none.
+    fn pick_hop<'a>(&'a self, hop: &'a HopNodes, plan: &HopPlan) -> Result<Option<PickedHop<'a>>, HopError> {
+        let n_dst = launch::length(&hop.nodes);
         let fanout = plan.limit();
         let how = match How::new(plan.fanout, plan.rule) {
             // Nobody has more: all are taken, by a unit for each.
             How::Uniform | How::WithLoop if self.largest_degree <= fanout => How::All,
             how => how,
         };
-        let picking = Picking { graph: self, nodes, how, fanout };
+        let picking = Picking { graph: self, hop, how, fanout };
         if self.draws_too_many(how, fanout) {
             return Err(HopError::FanoutTooLarge { most: MOST_DRAWN });
         }
         let bound = n_dst as u64 * self.most_picks(how, fanout);
         if bound == 0 {
-            return Ok(HopArrays::without_edges(nodes, plan.weights != EdgeWeights::None));
+            return Ok(None);
         }
         let offsets = running_sums(&picking.counts());
         let most_edges = if bound <= MOST_ROOM as u64 {
@@ -138,20 +219,25 @@ impl Graph {
             }
             n_edges.max(1) as usize
         };
-        let picked = picking.edges(&offsets, most_edges, plan.key);
-        let Relabelled { indices, nodes: srcs, n_new_before } =
-            relabel(nodes, &picked.srcs, &offsets, self.n_nodes);
-        let [n_edges, n_new] = launch::read_last([&offsets, &n_new_before]).map(|count| count as usize);
-        let edge_ids = launch::prefix(&picked.edge_ids, n_edges);
-        let weights = (plan.weights != EdgeWeights::None)
-            .then(|| picking.weights(&offsets, &edge_ids, plan.weights == EdgeWeights::Scaled));
-        Ok(HopArrays {
-            indices: launch::prefix(&indices, n_edges),
-            srcs: launch::prefix(&srcs, n_dst + n_new),
-            indptr: offsets,
-            edge_ids,
-            weights,
-        })
+        let edges = picking.edges(&offsets, most_edges, plan.key);
+        Ok(Some(PickedHop { picking, offsets, edges }))
+    }
+}
+
+/// A hop whose edges have been picked.
+struct PickedHop<'a> {
+    picking: Picking<'a>,
+    /// Where each destination's edges begin; the last entry is their number.
+    offsets: CubeTensor,
+    /// With room for more.
+    edges: Picked,
+}
+
+impl PickedHop<'_> {
+    /// What these edges carry.
+    fn weights(&self, edge_ids: &CubeTensor, weights: EdgeWeights) -> Option<CubeTensor> {
+        let is_scaled = weights == EdgeWeights::Scaled;
+        (weights != EdgeWeights::None).then(|| self.picking.weights(&self.offsets, edge_ids, is_scaled))
     }
 }
 
@@ -171,8 +257,9 @@ fn ids(nodes: &[NodeId]) -> &[u32] {
     bytemuck::cast_slice(nodes)
 }
 
-/// What bounds the picks of any node.
-struct Lists {
+/// What bounds the picks of any of some nodes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
     largest_degree: u64,
     /// A node of that degree.
     node: NodeId,
@@ -180,28 +267,30 @@ struct Lists {
     most_loops: Option<usize>,
 }
 
-/// Looks at every node's neighbours, on all threads.
-fn lists(graph: &Csc) -> Lists {
-    let of_node = |node: u32| {
-        let node = NodeId(node);
-        let neighbors = graph.in_neighbors(node);
+impl Default for Bounds {
+    /// Of no node.
+    fn default() -> Self {
+        Self { largest_degree: 0, node: NodeId(0), most_loops: Some(0) }
+    }
+}
+
+impl Bounds {
+    /// Of a node with these neighbours.
+    pub(super) fn of(node: NodeId, neighbors: &[NodeId]) -> Self {
         let n_below = |is_below: fn(&NodeId, &NodeId) -> bool| {
             neighbors.partition_point(|other| is_below(other, &node))
         };
         let n_loops = || n_below(NodeId::le) - n_below(NodeId::lt);
-        Lists {
-            largest_degree: neighbors.len() as u64,
-            node,
-            most_loops: neighbors.is_sorted().then(n_loops),
-        }
-    };
-    let nothing = || Lists { largest_degree: 0, node: NodeId(0), most_loops: Some(0) };
-    let larger = |one: Lists, other: Lists| {
-        let most_loops = one.most_loops.zip(other.most_loops).map(|(one, other)| one.max(other));
-        let largest = if one.largest_degree < other.largest_degree { other } else { one };
-        Lists { most_loops, ..largest }
-    };
-    (0..graph.n_nodes() as u32).into_par_iter().map(of_node).reduce(nothing, larger)
+        let most_loops = neighbors.is_sorted().then(n_loops);
+        Self { largest_degree: neighbors.len() as u64, node, most_loops }
+    }
+
+    /// Of the nodes of both.
+    pub(super) fn or(self, other: Self) -> Self {
+        let most_loops = self.most_loops.zip(other.most_loops).map(|(one, other)| one.max(other));
+        let larger = if self.largest_degree < other.largest_degree { other } else { self };
+        Self { most_loops, ..larger }
+    }
 }
 
 /// An array as a tensor of indices.

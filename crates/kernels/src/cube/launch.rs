@@ -246,10 +246,27 @@ pub(super) fn finish(tensor: &CubeTensor) -> Result<(), DeviceError> {
 /// # Panics
 /// When the device fails: kernels' failures surface here.
 pub(super) fn read<const N: usize>(arrays: [&CubeTensor; N]) -> [Vec<u32>; N] {
-    count_read(arrays.iter().map(|array| 4 * length(array) as u64).sum());
+    let bytes = read_bytes(&arrays);
+    std::array::from_fn(|idx| values(&bytes[idx], arrays[idx]))
+}
+
+/// The same for arrays of any numbers, of which there is one at least; see [`values`].
+///
+/// # Panics
+/// As [`read`].
+pub(super) fn read_bytes(arrays: &[&CubeTensor]) -> Vec<Bytes> {
+    count_read(arrays.iter().map(|array| n_bytes(array) as u64).sum());
     let handles = arrays.iter().map(|array| array.handle.clone()).collect();
-    let bytes = arrays[0].client.read(handles).expect("a device should give back what it holds");
-    std::array::from_fn(|idx| bytemuck::pod_collect_to_vec(&bytes[idx][..4 * length(arrays[idx])]))
+    arrays[0].client.read(handles).expect("a device should give back what it holds")
+}
+
+/// The values of an array whose bytes were read; there may be more bytes, as memory is given out in steps.
+pub(super) fn values<T: Pod>(bytes: &Bytes, array: &CubeTensor) -> Vec<T> {
+    bytemuck::pod_collect_to_vec(&bytes[..n_bytes(array)])
+}
+
+fn n_bytes(array: &CubeTensor) -> usize {
+    array.dtype.size() * length(array)
 }
 
 /// The last value of each array, read as by [`read`].

@@ -19,12 +19,14 @@ mod relabel;
 mod scan;
 mod segment_max;
 mod segment_sum;
+mod staged;
 
 pub(crate) use by_source::Transposed;
 pub(crate) use features::{FeatureRows, row_bytes};
 pub(crate) use graph::{Graph, HopArrays, HopError, anchor, float_tensor, int_tensor};
 #[cfg(feature = "nccl")]
 pub use nccl::NcclSum;
+pub(crate) use staged::{Staged, StagedError};
 
 use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;

@@ -19,7 +19,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_sample::{Fanout, RngKey};
 
-use crate::cube::graph::Graph;
+use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::cube::segment_sum::segment_of;
@@ -72,9 +72,9 @@ fn n_below(indices: &[u32], first_edge: u64, degree: u32, limit: u32) -> u32 {
 }
 
 #[cube]
-fn neighborhood(indptr: &[u64], indices: &[u32], node: u32, #[comptime] how: How) -> Neighborhood {
-    let first_edge = indptr[node as usize];
-    let degree = u32::cast_from(indptr[node as usize + 1] - first_edge);
+fn neighborhood(indptr: &[u64], indices: &[u32], row: u32, node: u32, #[comptime] how: How) -> Neighborhood {
+    let first_edge = indptr[row as usize];
+    let degree = u32::cast_from(indptr[row as usize + 1] - first_edge);
     let mut loops = 0u32;
     let mut n_loops = 0u32;
     if comptime!(how == How::WithLoop) {
@@ -88,6 +88,7 @@ fn neighborhood(indptr: &[u64], indices: &[u32], node: u32, #[comptime] how: How
 fn pick_counts(
     indptr: &[u64],
     indices: &[u32],
+    rows: &[u32],
     nodes: &[u32],
     counts: &mut [u32],
     fanout: u32,
@@ -97,7 +98,7 @@ fn pick_counts(
     if dst >= nodes.len() {
         terminate!();
     }
-    let of_dst = neighborhood(indptr, indices, nodes[dst], how);
+    let of_dst = neighborhood(indptr, indices, rows[dst], nodes[dst], how);
     counts[dst] = match comptime!(how) {
         How::All => of_dst.degree,
         How::WithReplacement => select(of_dst.degree == 0, 0u32, fanout),
@@ -168,6 +169,7 @@ fn draw(
 fn pick(
     indptr: &[u64],
     indices: &[u32],
+    rows: &[u32],
     nodes: &[u32],
     offsets: &[u32],
     positions: &mut [u32],
@@ -181,7 +183,7 @@ fn pick(
         terminate!();
     }
     let node = nodes[dst];
-    let of_dst = neighborhood(indptr, indices, node, how);
+    let of_dst = neighborhood(indptr, indices, rows[dst], node, how);
     let start = offsets[dst];
     let n_picks = offsets[dst + 1] - start;
     // The loops' places come before those that are drawn, until they are sorted in.
@@ -219,14 +221,14 @@ fn pick(
 
 /// All edges of all destinations.
 #[cube(launch, address_type = "dynamic")]
-fn take_all(indptr: &[u64], nodes: &[u32], offsets: &[u32], edge_ids: &mut [i64]) {
+fn take_all(indptr: &[u64], rows: &[u32], offsets: &[u32], edge_ids: &mut [i64]) {
     let n_edges = offsets[offsets.len() - 1];
     if ABSOLUTE_POS >= n_edges as usize {
         terminate!();
     }
     let dst = segment_of(offsets, ABSOLUTE_POS as u32);
     let position = ABSOLUTE_POS as u32 - offsets[dst];
-    let edge = indptr[nodes[dst] as usize] + u64::cast_from(position);
+    let edge = indptr[rows[dst] as usize] + u64::cast_from(position);
     edge_ids[ABSOLUTE_POS] = i64::cast_from(edge);
 }
 
@@ -246,6 +248,7 @@ fn pick_weights(
     indptr: &[u64],
     indices: &[u32],
     graph_weights: &[f32],
+    rows: &[u32],
     nodes: &[u32],
     offsets: &[u32],
     edge_ids: &[i64],
@@ -262,7 +265,7 @@ fn pick_weights(
     if comptime!(is_scaled) {
         let dst = segment_of(offsets, ABSOLUTE_POS as u32);
         let node = nodes[dst];
-        let of_dst = neighborhood(indptr, indices, node, how);
+        let of_dst = neighborhood(indptr, indices, rows[dst], node, how);
         // Loops that are kept stand for themselves alone.
         let mut is_drawn = true;
         if comptime!(how == How::WithLoop) {
@@ -280,8 +283,7 @@ fn pick_weights(
 /// One hop that is being picked.
 pub(super) struct Picking<'a> {
     pub(super) graph: &'a Graph,
-    /// The destinations.
-    pub(super) nodes: &'a CubeTensor,
+    pub(super) hop: &'a HopNodes,
     pub(super) how: How,
     pub(super) fanout: u32,
 }
@@ -295,7 +297,7 @@ pub(super) struct Picked {
 impl Picking<'_> {
     /// `[n_dst]`: how many edges each destination takes.
     pub(super) fn counts(&self) -> CubeTensor {
-        let Self { graph, nodes, how, fanout } = self;
+        let Self { graph, hop: HopNodes { nodes, rows }, how, fanout } = self;
         let n_dst = launch::length(nodes);
         let counts = launch::new_array(nodes, n_dst);
         launch_units!(
@@ -305,6 +307,7 @@ impl Picking<'_> {
             graph.address(),
             launch::buffer(&graph.indptr),
             launch::buffer(&graph.indices),
+            launch::buffer(rows),
             launch::buffer(nodes),
             launch::buffer(&counts),
             *fanout,
@@ -315,7 +318,7 @@ impl Picking<'_> {
 
     /// The edges of destinations whose edges begin at these offsets, of which there are at most so many.
     pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
-        let Self { graph, nodes, how, .. } = self;
+        let Self { graph, hop: HopNodes { nodes, rows }, how, .. } = self;
         let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
         if *how == How::All {
             launch_units!(
@@ -324,7 +327,7 @@ impl Picking<'_> {
                 most_edges,
                 graph.address(),
                 launch::buffer(&graph.indptr),
-                launch::buffer(nodes),
+                launch::buffer(rows),
                 launch::buffer(offsets),
                 launch::buffer(&edge_ids)
             );
@@ -338,6 +341,7 @@ impl Picking<'_> {
                 graph.address(),
                 launch::buffer(&graph.indptr),
                 launch::buffer(&graph.indices),
+                launch::buffer(rows),
                 launch::buffer(nodes),
                 launch::buffer(offsets),
                 launch::buffer(&positions),
@@ -366,7 +370,7 @@ impl Picking<'_> {
     /// # Panics
     /// When the graph has none.
     pub(super) fn weights(&self, offsets: &CubeTensor, edge_ids: &CubeTensor, is_scaled: bool) -> CubeTensor {
-        let Self { graph, nodes, how, .. } = self;
+        let Self { graph, hop: HopNodes { nodes, rows }, how, .. } = self;
         let n_edges = launch::length(edge_ids);
         let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
         let graph_weights =
@@ -379,6 +383,7 @@ impl Picking<'_> {
             launch::buffer(&graph.indptr),
             launch::buffer(&graph.indices),
             launch::buffer(graph_weights),
+            launch::buffer(rows),
             launch::buffer(nodes),
             launch::buffer(offsets),
             launch::buffer(edge_ids),

@@ -1,6 +1,7 @@
 //! The same as of the whole graph.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::{bf16, f16};
 use kiln_feature::{Dense, FeatureSource, RowBuf, Rows, Sparse};
@@ -8,8 +9,8 @@ use kiln_graph::{Buf, NodeId};
 use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{RemoteFeatures, RemoteSampler, Rules};
 use kiln_sample::{
-    BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Sampled, Scratch, Seeds,
-    Uniform, UniformWithLoop, UniformWithReplacement,
+    BlockSampler, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, Neighbors, NodeKey, PickRule,
+    Picks, RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
 };
 
 use crate::cluster::{Cluster, N_NODES, data, features, hubs, parts, wild};
@@ -132,6 +133,80 @@ fn rules_of_the_user_pick_the_same_there_and_here() {
         assert!(warning.contains("of each node all edges travel"), "{warning}");
         assert!(sampled(&here) == expected, "here, own {own:?}");
     }
+}
+
+/// A sampler for the own part, which counts the nodes that it was asked for.
+struct Counting<R> {
+    sampler: NeighborSampler<R>,
+    n_dsts: Arc<AtomicUsize>,
+}
+
+impl<R: PickRule> FrontierSampler for Counting<R> {
+    fn n_layers(&self) -> usize {
+        FrontierSampler::n_layers(&self.sampler)
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.sampler.n_nodes()
+    }
+
+    fn sample_frontier(
+        &self,
+        hop: Hop,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> kiln_sample::Result<()> {
+        self.n_dsts.fetch_add(dsts.len(), Ordering::Relaxed);
+        self.sampler.sample_frontier(hop, dsts, scratch, out)
+    }
+}
+
+#[test]
+fn the_own_part_may_be_sampled_by_another_sampler() {
+    let data = hubs();
+    let whole = NeighborSampler::with_rule(Arc::clone(&data.graph), FANOUTS, UniformWithLoop);
+    let expected = sampled(&whole.estimate_sums().unwrap());
+    for (n_parts, owner) in ways() {
+        let parts = parts(&data, n_parts, owner, None);
+        for (own, part) in parts.iter().enumerate() {
+            let cluster = Cluster::of(&parts, Some(own), Rules::default());
+            let n_dsts = Arc::<AtomicUsize>::default();
+            let by_node = Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
+            let sampler =
+                NeighborSampler::with_rule(by_node, FANOUTS, UniformWithLoop).estimate_sums().unwrap();
+            let remote =
+                RemoteSampler::with_named_rule(Arc::clone(&cluster.graph), FANOUTS, "uniform-with-loop")
+                    .unwrap();
+            let remote = remote.estimate_sums().unwrap();
+            let remote = remote.with_own(Counting { sampler, n_dsts: Arc::clone(&n_dsts) }).unwrap();
+            assert!(sampled(&remote) == expected, "{n_parts} parts, own {own}");
+            assert_eq!(0 < n_dsts.load(Ordering::Relaxed), !part.old_ids.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
+    let data = hubs();
+    let parts = parts(&data, 2, |node| node as usize % 2, None);
+    let by_node = |cluster: &Cluster| Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
+    let cluster = Cluster::of(&parts, Some(0), Rules::default());
+    let remote = || RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS);
+    let error = remote().with_own(NeighborSampler::new(by_node(&cluster), [Fanout::All])).unwrap_err();
+    assert!(error.to_string().contains("has 1 layers and 500 nodes, expected 3 and 500"), "{error}");
+    let error = remote().with_own(NeighborSampler::new(Arc::clone(&parts[0].graph), FANOUTS)).unwrap_err();
+    assert!(error.to_string().contains("has 3 layers and 250 nodes, expected 3 and 500"), "{error}");
+    let without_weights = NeighborSampler::new(by_node(&cluster), FANOUTS);
+    let remote = remote().carry_weights().unwrap().with_own(without_weights).unwrap();
+    let (seeds, key) = &batches()[0];
+    let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
+    assert!(error.to_string().contains("gives no weights"), "{error}");
+    // Not a node lies here.
+    let served = Cluster::of(&parts, None, Rules::default());
+    let remote = RemoteSampler::new(Arc::clone(&served.graph), FANOUTS);
+    let error = remote.with_own(NeighborSampler::new(by_node(&cluster), FANOUTS)).unwrap_err();
+    assert!(error.to_string().contains("all parts lie with servers"), "{error}");
 }
 
 #[test]

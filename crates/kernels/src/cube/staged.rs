@@ -1,0 +1,93 @@
+//! A graph's topology in the host's memory, of which a device gets the lists that a hop needs.
+
+use burn::tensor::DType;
+use burn_cubecl::tensor::CubeTensor;
+use kiln_graph::{Csc, EdgeId, NodeId};
+use kiln_sample::{Frontier, in_edges};
+
+use crate::UploadError;
+use crate::cube::graph::{Bounds, Graph, HopError, HopNodes};
+use crate::cube::launch;
+use crate::sampler::{EdgeWeights, HopPlan};
+
+/// The lists of one hop's destinations, copied for it.
+pub(crate) struct Staged<'a> {
+    whole: &'a Csc,
+    dsts: &'a [NodeId],
+    indptr: Vec<u64>,
+    indices: Vec<NodeId>,
+    weights: Option<Vec<f32>>,
+    bounds: Bounds,
+}
+
+/// Why a hop that is staged is not sampled.
+pub(crate) enum StagedError {
+    Hop(HopError),
+    Upload(UploadError),
+}
+
+impl From<HopError> for StagedError {
+    fn from(error: HopError) -> Self {
+        Self::Hop(error)
+    }
+}
+
+impl From<UploadError> for StagedError {
+    fn from(error: UploadError) -> Self {
+        Self::Upload(error)
+    }
+}
+
+impl<'a> Staged<'a> {
+    /// Copies lists in memory.
+    ///
+    /// # Errors
+    /// For a destination that the graph does not have, and a damaged graph.
+    pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], has_weights: bool) -> kiln_sample::Result<Self> {
+        let mut indptr = Vec::with_capacity(dsts.len() + 1);
+        indptr.push(0);
+        let (mut indices, mut bounds) = (Vec::new(), Bounds::default());
+        let all_weights = whole.weights().filter(|_| has_weights);
+        let mut weights = all_weights.map(|_| Vec::new());
+        for (position, &dst) in dsts.iter().enumerate() {
+            let edges = in_edges(whole, dst, position)?;
+            let neighbors = &whole.indices()[edges.clone()];
+            bounds = bounds.or(Bounds::of(dst, neighbors));
+            indices.extend_from_slice(neighbors);
+            if let (Some(weights), Some(all)) = (&mut weights, all_weights) {
+                weights.extend_from_slice(&all[edges]);
+            }
+            indptr.push(indices.len() as u64);
+        }
+        Ok(Self { whole, dsts, indptr, indices, weights, bounds })
+    }
+
+    /// Brings them to the device of a tensor, picks there, and reads back what was picked.
+    ///
+    /// # Errors
+    /// [`StagedError`].
+    pub(crate) fn read_hop(
+        &self,
+        anchor: &CubeTensor,
+        plan: &HopPlan,
+        out: &mut Frontier,
+    ) -> Result<(), StagedError> {
+        if self.indices.is_empty() {
+            *out = Frontier { indptr: vec![0; self.dsts.len() + 1], ..Frontier::default() };
+            out.weights = (plan.weights != EdgeWeights::None).then(Vec::new);
+            return Ok(());
+        }
+        let graph =
+            Graph::of_lists(anchor, &self.indptr, &self.indices, self.weights.as_deref(), &self.bounds)?;
+        let rows: Vec<u32> = (0..self.dsts.len() as u32).collect();
+        let rows = launch::upload_as(anchor, &rows, DType::U32);
+        let hop = HopNodes { nodes: graph.upload_nodes(self.dsts), rows };
+        graph.read_hop(&hop, plan, out)?;
+        let bounds = out.indptr.windows(2).map(|bounds| bounds[0] as usize..bounds[1] as usize);
+        for ((picked, first_here), dst) in bounds.zip(&self.indptr).zip(self.dsts) {
+            let first = self.whole.indptr()[dst.index()];
+            out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
+        }
+        Ok(())
+    }
+}
