@@ -258,6 +258,25 @@ fn servers_end_when_nobody_uses_them_any_more() {
 }
 
 #[test]
+fn servers_say_how_they_are() {
+    let data = Data::of(500);
+    let server = Server::start(&data, 1, "127.0.0.1:0", "");
+    let ask = |address: &str, token| {
+        let mut command = command(env!("CARGO_BIN_EXE_kiln-serve"), &format!("--health {address}"));
+        let output = command.env(TOKEN.0, token).output().unwrap();
+        (output.status.success(), text(&output))
+    };
+    let (is_well, said) = ask(&server.address, TOKEN.1);
+    assert!(is_well && said.starts_with("part 1, 0 clients, "), "{said}");
+    let (is_well, said) = ask(&server.address, "a-word-of-another-test");
+    assert!(!is_well && said.contains("refuses: another token"), "{said}");
+    let address = server.address.clone();
+    drop(server);
+    let (is_well, said) = ask(&address, TOKEN.1);
+    assert!(!is_well && said.contains("its health has waited"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_is_told() {
     let data = Data::of(500);
     let servers = Server::all(&data);

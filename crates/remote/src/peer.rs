@@ -12,7 +12,8 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 
 use crate::proto::{
-    Chunk, FetchRequest, GatherRequest, GraphClient, Lease, ListRequest, OpenRequest, Opened, SampleRequest,
+    Chunk, FetchRequest, GatherRequest, GraphClient, Healthy, Lease, ListRequest, Nothing, OpenRequest,
+    Opened, SampleRequest,
 };
 use crate::{BEAT, Error, MAX_MESSAGE_BYTES, PROTOCOL, Result, SILENCE, WINDOW_BYTES};
 
@@ -154,14 +155,34 @@ impl Peer {
 
     /// Takes a lease, as soon as the server is there, and says what it holds.
     pub(crate) async fn open(&self, within: Duration) -> Result<Opened> {
-        let started = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        self.insist("a lease", within, || self.try_open(within)).await
+    }
+
+    /// What it says of itself, as soon as it is there.
+    pub(crate) async fn health(&self, within: Duration) -> Result<Healthy> {
+        let try_once = || async {
+            let answer = timeout(within, async { self.client().health(Nothing {}).await }).await;
+            let answer = answer.map_err(|_| Failure::Again("it says nothing".to_owned()))?;
+            answer.map(Response::into_inner).map_err(|status| failure(&status))
+        };
+        self.insist("its health", within, try_once).await
+    }
+
+    /// Tries until there is an answer or the time is up.
+    async fn insist<T, Try>(
+        &self,
+        asked: &'static str,
+        within: Duration,
+        try_once: impl Fn() -> Try + Send,
+    ) -> Result<T>
+    where
+        Try: Future<Output = std::result::Result<T, Failure>> + Send,
+    {
+        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
-            match self.try_open(within).await {
-                Ok(opened) => return Ok(opened),
-                Err(Failure::Again(reason)) => {
-                    self.wait(&mut pause, "a lease", started, within, reason).await?
-                }
+            match try_once().await {
+                Ok(answer) => return Ok(answer),
+                Err(Failure::Again(reason)) => self.wait(&mut pause, asked, started, within, reason).await?,
                 Err(Failure::Unknown) => {}
                 Err(Failure::Refused(reason)) => return Err(self.refused(reason)),
             }
@@ -170,8 +191,7 @@ impl Peer {
 
     async fn try_open(&self, within: Duration) -> std::result::Result<Opened, Failure> {
         let partition_hash = self.holds.get().map(|holds| holds.partition_hash.clone()).unwrap_or_default();
-        let client = format!("process {}", std::process::id());
-        let request = OpenRequest { protocol: PROTOCOL, client, partition_hash };
+        let request = OpenRequest { protocol: PROTOCOL, partition_hash };
         let answer = timeout(within, async { self.client().open(request).await }).await;
         let opened = answer.map_err(|_| Failure::Again("it says nothing".to_owned()))?;
         let opened = opened.map_err(|status| failure(&status))?.into_inner();

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use kiln_feature::RowBuf;
 use kiln_graph::NodeId;
 use kiln_sample::{Fanout, Frontier, RngKey, Scratch};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -22,8 +25,8 @@ use crate::rules::WITH_REPLACEMENT;
 use crate::wire::{self, CHUNK_BYTES};
 use crate::{Error, MAX_DSTS, MAX_ROWS, PROTOCOL};
 
-/// Pieces of an answer that are made ahead of the network.
-const AHEAD: usize = 8;
+/// Pieces of an answer that are made ahead of the network: few, so that they are still in a cache when they are sent.
+const AHEAD: usize = 2;
 
 /// The most draws with replacement of one question.
 const MAX_DRAWS: u64 = 1 << 26;
@@ -61,20 +64,29 @@ impl Service {
         Ok(rows)
     }
 
-    /// Has a thread make an answer, piece by piece as far ahead as the network is behind, when there is a place for it.
+    /// Has a thread make an answer, piece by piece as far ahead as the network is behind, when there is a place for it. A
+    /// client that takes nothing for as long as a lease lasts is given up, so that it keeps no place from others.
     async fn answer(
         &self,
         make: impl FnOnce(&Held, &dyn Fn(Bytes) -> bool) -> crate::Result<()> + Send + 'static,
     ) -> Answer<Chunks> {
         let (say, said) = mpsc::channel(AHEAD);
         let (held, places) = (Arc::clone(&self.held), Arc::clone(&self.places));
+        let (runtime, patience) = (Handle::current(), self.leases.time());
         let make = move || {
+            let tell = |piece| match say.try_send(piece) {
+                Err(TrySendError::Full(piece)) => {
+                    let sent = runtime.block_on(async { timeout(patience, say.send(piece)).await });
+                    sent.is_ok_and(|sent| sent.is_ok())
+                }
+                done => done.is_ok(),
+            };
             // That nobody listens any more is no reason to go on.
-            let send = |data: Bytes| say.blocking_send(Ok(Chunk { data })).is_ok();
+            let send = |data: Bytes| tell(Ok(Chunk { data }));
             match make(&held, &send) {
                 // Without it, clients take an answer for one that broke off, as those of a server that ends do.
                 Ok(()) => drop(send(Bytes::new())),
-                Err(error) => drop(say.blocking_send(Err(refusal(&error)))),
+                Err(error) => drop(tell(Err(refusal(&error)))),
             }
         };
         // The client hears at once that its question is here, wherever it stands in the queue.
@@ -222,5 +234,63 @@ impl Graph for Service {
             n_clients: self.leases.n_held(now) as u64,
             uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
         }))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+mod tests {
+    use std::time::Duration;
+
+    use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+    use kiln_rpc::Token;
+    use tonic::Request;
+
+    use super::*;
+    use crate::proto::GraphClient;
+    use crate::wire::bytes_of;
+    use crate::{ServeConfig, Server};
+
+    /// A client that has taken none of its answer holds the server's only place, until its time is up.
+    #[test]
+    fn who_does_not_listen_keeps_nobody_waiting() {
+        let data = kiln_data::synthetic::rmat(10, 2, 512, 0).unwrap();
+        let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
+        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+        let root = tempfile::tempdir().unwrap();
+        write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
+        let part = Part::open(part_folder(root.path().join("parts"), 0)).unwrap();
+        let token = Token::new("a-word-of-this-test").unwrap();
+        let config = ServeConfig {
+            n_threads: 1,
+            lease: Duration::from_secs(1),
+            ..ServeConfig::new("127.0.0.1:0", token.clone())
+        };
+        let server = Server::start(Arc::new(part), config).unwrap();
+        let address = format!("http://{}", server.address());
+        let client = || async {
+            let channel = tonic::transport::Endpoint::from_shared(address.clone()).unwrap().connect().await;
+            let mut client = GraphClient::with_interceptor(channel.unwrap(), token.clone());
+            let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+            let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
+            // 4 MiB, of which a stream takes 64 KiB before somebody reads.
+            let rows = bytes_of((0..2048_u32).map(|at| at % 1024).collect::<Vec<_>>());
+            client.gather(Request::new(GatherRequest { lease, rows })).await.unwrap().into_inner()
+        };
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let n_bytes = runtime.block_on(async {
+            let unread = client().await;
+            let mut answer = client().await;
+            let mut n_bytes = 0;
+            let read = async {
+                while let Some(Chunk { data }) = answer.message().await.unwrap() {
+                    n_bytes += data.len();
+                }
+            };
+            timeout(Duration::from_secs(30), read).await.unwrap();
+            drop(unread);
+            n_bytes
+        });
+        assert_eq!(n_bytes, 2048 * 512 * 4);
     }
 }

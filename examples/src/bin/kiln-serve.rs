@@ -5,32 +5,39 @@
 //! ```
 //!
 //! It holds nothing of any training, so that it may be started again at any time, and outlives its clients. It ends by
-//! SIGTERM, or with `--until-released` when nobody uses it any more.
+//! SIGTERM, or with `--until-released` when nobody uses it any more. `kiln-serve --health 10.0.0.1:29600` asks it how it is.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use kiln_examples::{TlsArgs, flags, graph_token, say, stop_flag};
 use kiln_partition::Part;
-use kiln_remote::{ServeConfig, Server};
+use kiln_remote::{Health, ServeConfig, Server};
+use kiln_rpc::Token;
 
 /// How often it looks whether it should end.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a server may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves a part of a graph. Clients must know the token in KILN_GRAPH_TOKEN, or in a file that KILN_GRAPH_TOKEN_FILE names; or show a certificate.
 #[derive(Debug, Parser)]
 struct Args {
     /// Folder of the part (`cargo xtask data partition`).
-    #[arg(long, value_name = "DIR")]
-    part: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "health", conflicts_with = "health")]
+    part: Option<PathBuf>,
     /// Address of this machine to listen at, and at no other; port 0 is any that is free.
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "health", conflicts_with = "health")]
+    listen: Option<String>,
+    /// Serves nothing: asks the server there which part it holds, how many clients it has and since when it has been there, and fails if it says nothing for 5 s.
     #[arg(long, value_name = "HOST:PORT")]
-    listen: String,
+    health: Option<String>,
     /// Answers that are made at once; one a core, if not given.
     #[arg(long, value_parser = flags::threads)]
     threads: Option<usize>,
@@ -49,16 +56,30 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let stop = stop_flag()?;
     let token = graph_token(&args.tls)?.context(
         "set KILN_GRAPH_TOKEN to a word that clients know, or KILN_GRAPH_TOKEN_FILE to a file with it that only you can read; \
          or give certificates",
     )?;
-    if args.verify {
-        Part::verify(&args.part)?;
+    match &args {
+        Args { health: Some(address), .. } => ask(address, token, &args),
+        Args { part: Some(part), listen: Some(listen), .. } => serve(part, listen, token, &args),
+        _ => bail!("--part and --listen are needed to serve"),
     }
-    let part = Arc::new(Part::open(&args.part)?);
-    let config = ServeConfig::new(&args.listen, token);
+}
+
+fn ask(address: &str, token: Token, args: &Args) -> anyhow::Result<()> {
+    let Health { part, n_clients, uptime } = Health::ask(address, token, args.tls.files(), PATIENCE)?;
+    say(format_args!("part {part}, {n_clients} clients, {:.1} s", uptime.as_secs_f64()));
+    Ok(())
+}
+
+fn serve(part: &Path, listen: &str, token: Token, args: &Args) -> anyhow::Result<()> {
+    let stop = stop_flag()?;
+    if args.verify {
+        Part::verify(part)?;
+    }
+    let part = Arc::new(Part::open(part)?);
+    let config = ServeConfig::new(listen, token);
     let server = Server::start(
         Arc::clone(&part),
         ServeConfig {
@@ -69,11 +90,11 @@ fn main() -> anyhow::Result<()> {
         },
     )?;
     // Debian gives a machine's own name such an address.
-    let is_meant = ["127.", "localhost:", "[::1]"].iter().any(|start| args.listen.starts_with(start));
+    let is_meant = ["127.", "localhost:", "[::1]"].iter().any(|start| listen.starts_with(start));
     ensure!(
         is_meant || !server.address().ip().is_loopback(),
         "{} is {} here, which other machines cannot reach: give an address of this machine",
-        args.listen,
+        listen,
         server.address()
     );
     let (index, n_parts, n_nodes) = (part.index, part.book.n_parts(), part.old_ids.len());

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
-use kiln_remote::{ConnectConfig, Error, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
+use kiln_remote::{ConnectConfig, Error, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
 use kiln_rpc::Token;
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
 
-use crate::cluster::{Cluster, LEASE, Link, addresses, config, hubs, parts, serve, serve_at};
+use crate::cluster::{Cluster, LEASE, Link, addresses, config, hubs, parts, serve, serve_at, token};
 
 use crate::same::gathered;
 
@@ -65,6 +65,25 @@ fn a_server_that_is_started_again_goes_on_where_it_was() {
     let second = restarter.join().unwrap().unwrap();
     // However many asked at once when it was not known, one lease was taken.
     assert_eq!(second.n_clients(), 1);
+}
+
+#[test]
+fn a_server_says_how_it_is_without_a_lease() {
+    let servers: Vec<Server> = halves().iter().map(serve).collect();
+    let addresses = addresses(&servers);
+    let ask = |token| Health::ask(&addresses[1], token, None, Duration::from_secs(2));
+    let Health { part, n_clients, uptime } = ask(token()).unwrap();
+    assert_eq!((part, n_clients), (1, 0));
+    let graph = RemoteGraph::connect(config(addresses.clone())).unwrap();
+    let later = ask(token()).unwrap();
+    assert_eq!(later.n_clients, 1);
+    assert!(uptime <= later.uptime && later.uptime < Duration::from_secs(60));
+    drop(graph);
+    let error = ask(Token::new("another-word").unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    drop(servers);
+    let error = ask(token()).unwrap_err();
+    assert!(matches!(error, Error::PeerLost { .. }), "{error}");
 }
 
 fn within(what: &str, is_so: impl Fn() -> bool) {

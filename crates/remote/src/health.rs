@@ -1,0 +1,34 @@
+use std::time::Duration;
+
+use kiln_rpc::{Door, Tls, Token};
+use tokio::runtime::Builder;
+
+use crate::peer::Peer;
+use crate::{Error, Result};
+
+/// What a server says of itself, to whoever looks after servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// The part that it holds.
+    pub part: usize,
+    /// Clients that use it.
+    pub n_clients: usize,
+    /// How long it has been there.
+    pub uptime: Duration,
+}
+
+impl Health {
+    /// Asks a server, which may be about to start: until it answers, or the time is up. Takes no lease, so that who asks
+    /// does not count as a client. It waits, and so must not be called by a thread of a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`] where it does not answer, [`Error::Refused`] for another token or certificate; [`Error::Rpc`],
+    /// [`Error::Threads`].
+    pub fn ask(address: impl Into<String>, token: Token, tls: Option<Tls>, within: Duration) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
+        let door = Door { address: address.into(), token, tls };
+        let healthy = runtime.block_on(async { Peer::new(&door, 1, within)?.health(within).await })?;
+        let uptime = Duration::from_millis(healthy.uptime_ms);
+        Ok(Self { part: healthy.part as usize, n_clients: healthy.n_clients as usize, uptime })
+    }
+}
