@@ -1,7 +1,10 @@
 //! Stage `remote`: the graph in two parts, by chance, so that half of all is elsewhere: one lies here, the other is
 //! served by this process to itself, over loopback. Rows of features through one connection, and the rows of batches of
-//! the own seeds, without and with the rows that are kept of the other part. The rate is bytes, and rows.
+//! the own seeds, without and with the rows that are kept of the other part. The rate is bytes, and rows. Beside it the
+//! same rows through a bare socket, by a thread that sends and one that receives.
 
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use kiln_benches::{Access, Input, Result, Stage, Work, inputs, n_threads};
@@ -23,11 +26,57 @@ const CACHE_RATIO: f64 = 0.2;
 /// Bytes of rows that are asked for at once: those of a batch.
 const GATHER_BYTES: usize = 64 << 20;
 
+/// Bytes that go through the bare socket at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What cannot be left out, and no protocol: rows go out of a part, through a socket, into their places.
+struct Bare {
+    socket: TcpStream,
+    piece: Vec<u8>,
+}
+
+impl Bare {
+    /// A thread that sends these rows, which are f32, whenever it is asked, until this is dropped.
+    fn start(part: Arc<Part>, rows: Vec<NodeId>, row_bytes: usize) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let socket = TcpStream::connect(listener.local_addr()?)?;
+        socket.set_nodelay(true)?;
+        let (mut client, _) = listener.accept()?;
+        let rows_at_once = PIECE_BYTES / row_bytes;
+        std::thread::spawn(move || -> io::Result<()> {
+            let mut piece = RowBuf::empty(part.features.row_type());
+            loop {
+                client.read_exact(&mut [0])?;
+                for rows in rows.chunks(rows_at_once) {
+                    part.features.gather(rows, &mut piece).map_err(io::Error::other)?;
+                    let RowBuf::F32(values) = &piece else { return Ok(()) };
+                    client.write_all(bytemuck::cast_slice(values))?;
+                }
+            }
+        });
+        Ok(Self { socket, piece: vec![0; rows_at_once * row_bytes] })
+    }
+
+    /// Puts the rows, as they come, where each belongs.
+    fn gather(&mut self, places: &[usize], row_bytes: usize, all: &mut [u8]) -> io::Result<()> {
+        self.socket.write_all(&[0])?;
+        for places in places.chunks(self.piece.len() / row_bytes) {
+            let piece = &mut self.piece[..places.len() * row_bytes];
+            self.socket.read_exact(piece)?;
+            for (row, place) in piece.chunks_exact(row_bytes).zip(places) {
+                all[place * row_bytes..][..row_bytes].copy_from_slice(row);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// One part here, and one at a server.
 struct Parted {
     // Says goodbye to the server.
     graph: Arc<RemoteGraph>,
     _server: Server,
+    there: Arc<Part>,
 }
 
 impl Parted {
@@ -46,10 +95,10 @@ impl Parted {
         // What is mapped stays.
         std::fs::remove_dir_all(&folder)?;
         let token = Token::new(&Token::random_text()?)?;
-        let server = Server::start(there, ServeConfig::new("127.0.0.1:0", token.clone()))?;
+        let server = Server::start(Arc::clone(&there), ServeConfig::new("127.0.0.1:0", token.clone()))?;
         let config = ConnectConfig::new(vec![server.address().to_string()], token);
         let graph = RemoteGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
-        Ok(Self { graph: Arc::new(graph), _server: server })
+        Ok(Self { graph: Arc::new(graph), _server: server, there })
     }
 
     /// As many rows of the other part as a batch may have, in no order.
@@ -96,6 +145,18 @@ fn main() -> Result {
             work,
             |bencher| {
                 bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
+            },
+        )?;
+        let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
+        let rows_there = rows_there.map(|place| NodeId(place.row)).collect();
+        let mut bare = Bare::start(Arc::clone(&parted.there), rows_there, row_bytes)?;
+        let (places, mut all): (Vec<usize>, _) = ((0..others.len()).collect(), vec![0; bytes as usize]);
+        stage.bench(
+            &format!("gather-bare-{}x{}", graph.row_type(), graph.dim()),
+            &input.name,
+            work,
+            |bencher| {
+                bencher.iter(|| bare.gather(&places, row_bytes, &mut all).expect("rows should come"));
             },
         )?;
         let batches = parted.inputs_of_batches(&input)?;

@@ -261,8 +261,13 @@ impl Parts<'_> {
         let mib = |bytes: usize| bytes.div_ceil(1 << 20);
         if rank == 0 {
             let (graph, batches) = (mib(graph_bytes), mib(queue_bytes));
+            let besides = match self.args.graph_mode {
+                GraphMode::Cpu => "",
+                GraphMode::Device => ", and the own part on the device",
+                GraphMode::ZeroCopy => ", and the neighbours of each hop in the making",
+            };
             say(format_args!(
-                "memory          at most {graph} MiB for the graph, {batches} MiB of batches ahead, a rank; and the step's"
+                "memory          at most {graph} MiB for the graph, {batches} MiB of batches ahead, a rank; and the step's{besides}"
             ));
         }
     }

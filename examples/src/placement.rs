@@ -40,8 +40,7 @@ impl GraphMode {
 
     /// Where the edges of a graph are that has been brought.
     pub(crate) fn tell(self, n_edges: u64) -> String {
-        let place =
-            if self == Self::ZeroCopy { "stay with the host, for the device" } else { "are on the device" };
+        let place = if self == Self::ZeroCopy { "stay with the host" } else { "are on the device" };
         format!("{n_edges} edges {place}")
     }
 }
@@ -116,7 +115,7 @@ impl PlacementArgs {
         };
         let (n_cached, n_rows) = (features.n_cached(), data.features.n_rows());
         let edges = self.graph_mode.tell(on_device.n_edges());
-        say(format_args!("{edges}; {n_cached} of {n_rows} feature rows are there"));
+        say(format_args!("{edges}; {n_cached} of {n_rows} feature rows are on the device"));
         let sampler = to_device(on_device)?;
         Ok(Placement::Device { sampler: Arc::new(sampler), features: Arc::new(features) })
     }

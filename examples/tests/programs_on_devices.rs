@@ -8,8 +8,15 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use kiln_data::synthetic::FakeConfig;
+use kiln_graph::NodeId;
+use kiln_kernels::{DeviceGraph, DeviceSampler, open_device};
+use kiln_partition::{Part, part_folder};
+use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_rpc::Token;
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds, UniformWithLoop};
 use serde_json::Value;
 
 /// Losses after a few steps: sums in other orders, rounded otherwise, and what a step makes of that.
@@ -122,6 +129,36 @@ fn hops_that_the_device_samples_of_a_part_give_the_same_weights() {
         assert_eq!(got, expected, "{mode}");
         assert!(said.contains(told), "{mode}: {said}");
     }
+}
+
+/// Blocks of a graph in parts, of which this process holds one and the device samples it: those of the whole graph, with
+/// their edges' ids and weights.
+#[test]
+fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
+    let device = open_device(&device().unwrap_or_else(|| "cpu".into())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = FakeConfig { avg_num_nodes: 600, ..Default::default() };
+    parted::write(config, None, folder.path());
+    let part = |part| Arc::new(Part::open(part_folder(folder.path().join("parts"), part)).unwrap());
+    let whole = kiln_data::open(folder.path().join("whole")).unwrap();
+    let (own, token) = (part(0), Token::new("a-word-of-this-test").unwrap());
+    let server = Server::start(part(1), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
+    let config = ConnectConfig::new(vec![server.address().to_string()], token);
+    let graph = RemoteGraph::connect(ConnectConfig { own: Some(own.clone()), ..config }).unwrap();
+    let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node().unwrap()));
+    let fanouts = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(5)];
+    let whole = NeighborSampler::with_rule(whole.graph, fanouts, UniformWithLoop);
+    let seeds = Seeds::nodes((0..90).map(|seed| NodeId(seed * 5)).collect());
+    let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
+    for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::staged(by_node, &device)] {
+        let own = DeviceSampler::with_rule(on_device.unwrap(), fanouts, UniformWithLoop);
+        let sampler = RemoteSampler::with_named_rule(graph.clone(), fanouts, "uniform-with-loop").unwrap();
+        let sampler = sampler.with_own(own).unwrap();
+        let got = sampler.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
+        assert!(got == expected);
+    }
+    let traffic = graph.take_traffic();
+    assert!(0 < traffic.own_dsts && 0 < traffic.remote_dsts, "{traffic:?}");
 }
 
 /// Batches differ in their shapes; what was compiled for the first epoch serves all others. CubeCL writes down each launch

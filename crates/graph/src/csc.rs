@@ -73,8 +73,9 @@ impl Csc {
     ///
     /// # Errors
     /// [`Error::LengthMismatch`] unless there is one node a row, [`Error::BadRow`] for nodes that do not ascend or are not
-    /// below `n_nodes`, and [`Error::TooMany`].
-    pub fn spread(&self, nodes: &[NodeId], n_nodes: usize) -> Result<Self> {
+    /// below `n_nodes`, [`Error::IndptrNotMonotone`] for rows that fall, and [`Error::TooMany`]; of a mapped array within an
+    /// [`Error::InFile`].
+    pub fn spread(&self, nodes: &Buf<NodeId>, n_nodes: usize) -> Result<Self> {
         check_node_count(n_nodes)?;
         let (expected, got) = (self.n_nodes() as u64, nodes.len() as u64);
         if expected != got {
@@ -83,10 +84,15 @@ impl Csc {
         let mut indptr = Vec::with_capacity(n_nodes + 1);
         for (row, node) in nodes.iter().enumerate() {
             if node.index() < indptr.len() || n_nodes <= node.index() {
-                return Err(Error::BadRow { row, node: node.0, n_nodes });
+                return Err(Error::BadRow { row, node: node.0, n_nodes }.in_file(nodes.path()));
+            }
+            let (before, after) = (self.indptr[row], self.indptr[row + 1]);
+            if after < before {
+                let error = Error::IndptrNotMonotone { node: row as u64, before, after };
+                return Err(error.in_file(self.indptr.path()));
             }
             // Nodes without an edge start where the next one with some does.
-            indptr.resize(node.index() + 1, self.indptr[row]);
+            indptr.resize(node.index() + 1, before);
         }
         indptr.resize(n_nodes + 1, self.n_edges());
         Ok(Self { indptr: indptr.into(), ..self.clone() })

@@ -1,14 +1,14 @@
 //! Rows of a graph that become those of some nodes of a larger one.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use kiln_graph::{Csc, CscBuilder, EdgeId, Error, NodeId};
+use kiln_graph::{Buf, Csc, CscBuilder, EdgeId, Error, NodeId};
 
 fn three_rows() -> Csc {
     let graph = CscBuilder::new(3).weights(&[0.5, 1.5, 2.5, 3.5]);
     graph.build(&[1, 2, 0, 1], &[0, 0, 2, 2]).unwrap()
 }
 
-fn nodes(ids: &[u32]) -> Vec<NodeId> {
+fn nodes(ids: &[u32]) -> Buf<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
@@ -32,7 +32,7 @@ fn rows_become_those_of_their_nodes_and_edges_stay() {
     }
     assert_eq!(graph.first_edge(NodeId(2)), EdgeId(2));
     let none = Csc::new(vec![0].into(), Vec::new().into()).unwrap();
-    assert_eq!(none.spread(&[], 3).unwrap().indptr(), [0, 0, 0, 0]);
+    assert_eq!(none.spread(&nodes(&[]), 3).unwrap().indptr(), [0, 0, 0, 0]);
 }
 
 #[test]
@@ -44,4 +44,7 @@ fn nodes_that_rows_cannot_be_of_are_refused() {
     }
     let error = graph.spread(&nodes(&[0, 1]), 9).unwrap_err();
     assert!(matches!(error, Error::LengthMismatch { expected: 3, got: 2, .. }), "{error}");
+    let falls = Csc::new(vec![0, 2, 1, 3].into(), nodes(&[0, 1, 2])).unwrap();
+    let error = falls.spread(&nodes(&[1, 2, 3]), 4).unwrap_err();
+    assert!(matches!(error, Error::IndptrNotMonotone { node: 1, before: 2, after: 1 }), "{error}");
 }

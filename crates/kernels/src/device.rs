@@ -108,12 +108,12 @@ pub fn finish(tensor: &Tensor<2>) -> Result<(), DeviceError> {
 }
 
 #[cfg(not(feature = "cube"))]
-fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
+pub(crate) fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
     load()
 }
 
 #[cfg(feature = "cube")]
-fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
+pub(crate) fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
     // CubeCL has a queue, with memory of its own, for each thread that does not ask for another.
     static QUEUE: std::sync::OnceLock<StreamId> = std::sync::OnceLock::new();
     QUEUE.get_or_init(StreamId::allocate).executes(load)

@@ -48,10 +48,13 @@ impl DeviceGraph {
     /// GraphLearn-for-PyTorch call zero-copy or UVA, where kernels read the host's memory themselves, CubeCL does not have.
     ///
     /// All neighbours of a hop's destinations travel, 4 bytes each (8 with their weight), whatever the fanout, and what
-    /// was picked, 12 bytes an edge. Only where drawing is costly does that pay; to sample on the host is the first choice.
+    /// was picked comes back, 4 bytes a destination and 12 an edge (16 with its weight). For as long as the hop takes, the
+    /// lists are in the host's memory a second time, and in the device's. Only where drawing is costly does that pay; to
+    /// sample on the host is the first choice. Fanouts above 1,024 are refused, whatever the degrees.
     ///
     /// # Errors
-    /// [`UploadError::NoWideIntegers`]; what a hop meets later comes as a sampler's error.
+    /// [`UploadError::NoWideIntegers`]; what a hop meets later comes as a sampler's error, [`UploadError::HopTooLarge`]
+    /// as [`kiln_sample::Error::Elsewhere`].
     pub fn staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         Self::at(graph, device, Place::staged)
     }

@@ -13,6 +13,8 @@ use kiln_sample::{
 use crate::block::upload;
 #[cfg(feature = "cube")]
 use crate::cube::{HopError, Staged, StagedError};
+#[cfg(feature = "cube")]
+use crate::device::in_loading_queue;
 use crate::graph::Place;
 use crate::{DeviceBlock, DeviceGraph};
 
@@ -73,8 +75,9 @@ pub(crate) enum EdgeWeights {
 /// Samples neighbourhoods where the graph is: the same fanouts and keys as a [`NeighborSampler`] give the same blocks, bit
 /// for bit in their ids, on any device. (Weights that are scaled are rounded by the device's division.)
 ///
-/// Nothing of the topology comes back to the host. The host waits for a device once a hop, for the numbers of edges and of
-/// sources; twice where a hop might have more than 4 million edges.
+/// Of a graph in the device's memory nothing comes back to the host, which waits for the device once a hop, for the
+/// numbers of edges and of sources; twice where a hop might have more than 4 million edges. Of one that is staged
+/// ([`DeviceGraph::staged`]), and where hops are asked for one by one ([`FrontierSampler`]), the picks come back.
 ///
 /// A node's neighbours are drawn one after the other by one unit of the device: fanouts are meant to be some dozens. Of
 /// more than 1,024 an error says so; all neighbours are taken at any number.
@@ -127,6 +130,15 @@ pub(crate) struct HopPlan {
 }
 
 impl HopPlan {
+    /// The most neighbours that are drawn of a node, whatever its degree.
+    #[cfg(feature = "cube")]
+    pub(crate) fn most_drawn(&self) -> u64 {
+        match self.fanout {
+            Fanout::All => 0,
+            Fanout::UpTo(fanout) => u64::from(fanout),
+        }
+    }
+
     /// The fanout as a number.
     #[cfg(feature = "cube")]
     pub(crate) fn limit(&self) -> u32 {
@@ -184,10 +196,11 @@ impl DeviceSampler {
     }
 
     /// Samples one block a layer for `seeds`, drawing from `key` only, which is the step's. `scratch` is used where the
-    /// processor samples.
+    /// host puts blocks together: on the processor, and of a graph that is staged.
     ///
     /// # Errors
-    /// As [`BlockSampler::sample_blocks`]; on other devices than the processor also [`Error::FanoutTooLarge`].
+    /// As [`BlockSampler::sample_blocks`]; on other devices than the processor also [`Error::FanoutTooLarge`], and of a
+    /// graph that is staged an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`].
     ///
     /// # Panics
     /// When the device fails.
@@ -248,7 +261,8 @@ impl DeviceSampler {
 /// Hops whose edges come back to the host, where somebody else makes blocks of them, of a graph in parts say. As
 /// [`BlockSampler`] it gives the host's blocks.
 ///
-/// The host waits for the device once or twice more than for a block that stays there.
+/// The host waits for the device once more than for a block that stays there, and where lists are staged for each of the
+/// arrays that are copied. That is done in the queue of [`load_on`](crate::load_on), whatever thread asks.
 impl FrontierSampler for DeviceSampler {
     fn n_layers(&self) -> usize {
         self.fanouts.len()
@@ -283,14 +297,16 @@ impl FrontierSampler for DeviceSampler {
                 if let Some(position) = dsts.iter().position(|dst| n_nodes <= dst.index()) {
                     return Err(Error::SeedOutOfRange { node: dsts[position], position, n_nodes });
                 }
-                let nodes = crate::cube::Graph::hop_of(graph.upload_nodes(dsts));
-                let read = graph.read_hop(&nodes, &self.plan(hop), out);
+                let read = in_loading_queue(|| {
+                    let nodes = crate::cube::Graph::hop_of(graph.upload_nodes(dsts));
+                    graph.read_hop(&nodes, &self.plan(hop), out)
+                });
                 read.map_err(|error| of_layer(error, hop.layer))
             }
             #[cfg(feature = "cube")]
             Place::Staged(graph, anchor) => {
                 let staged = Staged::new(graph, dsts, self.weights != EdgeWeights::None)?;
-                let read = staged.read_hop(anchor, &self.plan(hop), out);
+                let read = in_loading_queue(|| staged.read_hop(anchor, &self.plan(hop), out));
                 read.map_err(|error| match error {
                     StagedError::Hop(error) => of_layer(error, hop.layer),
                     StagedError::Upload(error) => Error::Elsewhere(Box::new(error)),

@@ -34,6 +34,17 @@ pub enum UploadError {
     /// The device failed on the way.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The device has no room for the lists of a hop that is staged.
+    #[error(
+        "the neighbours of a hop's destinations take {n_bytes} bytes, the device gives at most {most} at once: take smaller \
+         batches, or sample on the host"
+    )]
+    HopTooLarge {
+        /// Bytes of the array that has no room.
+        n_bytes: u64,
+        /// What the device gives.
+        most: u64,
+    },
     /// The device has no room for an array.
     #[error(
         "{what} take {n_bytes} bytes, the device gives at most {most} at once: leave them on the host, or bring a part"

@@ -226,6 +226,12 @@ fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
         assert!(n_reads == 1 || got.blocks[0].n_bytes() < 40_000 * 32, "{}", got.blocks[0].n_bytes());
         let expected = on_host(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key);
         check_same(&got, &expected);
+        for graph in [DeviceGraph::new(star.clone(), &device()), DeviceGraph::staged(star.clone(), &device())]
+        {
+            let sampler = DeviceSampler::new(graph.unwrap(), [Fanout::All]);
+            let got = BlockSampler::sample_blocks(&sampler, &seeds, key, &mut Scratch::default()).unwrap();
+            check_same_blocks(got, &expected);
+        }
     }
 }
 
@@ -251,6 +257,10 @@ fn more_neighbours_than_a_device_draws_are_refused() {
         }
     }
     assert_eq!(sample(DeviceRule::Uniform, 3000).unwrap().blocks[0].n_edges(), 3000, "all are not drawn");
+    // Of what is staged nobody knows the degrees of the next batch.
+    let staged = DeviceSampler::new(DeviceGraph::staged(hub(3000), &device()).unwrap(), [Fanout::UpTo(3000)]);
+    let sampled = staged.sample_blocks(&nodes([7]), RngKey::new(0), &mut Scratch::default());
+    assert_eq!(sampled.is_ok(), is_host);
 }
 
 /// Such a graph is not one of the builder's; what a search finds among its neighbours is anybody's guess.
@@ -322,9 +332,8 @@ fn a_hop_of_what_the_graph_does_not_have_is_refused() {
     assert!(matches!(error, Error::BadEdgeRange { node: NodeId(1), start: 2, end: 1, .. }), "{error}");
 }
 
-/// Of a hop that is staged, only lists of its destinations travel, and what was picked comes back.
 #[test]
-fn a_hop_that_is_staged_brings_back_its_picks() {
+fn a_hop_that_is_staged_brings_back_its_picks_alone() {
     let graph = DeviceGraph::staged(weighted(&larger()), &device()).unwrap();
     let is_host = is_processor(&device());
     let sampler = DeviceSampler::new(graph, [Fanout::UpTo(3)]);

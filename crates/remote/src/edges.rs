@@ -48,15 +48,22 @@ impl Edges {
         Ok(())
     }
 
+    /// Whether these are edges of the rows that they were picked of.
+    pub(crate) fn has(&self, rows: &[NodeId], picked: &Frontier) -> bool {
+        let indptr = self.graph.indptr();
+        rows.iter().zip(picked.indptr.windows(2)).all(|(row, bounds)| {
+            let edges = indptr[row.index()]..indptr[row.index() + 1];
+            picked.edge_ids[bounds[0] as usize..bounds[1] as usize].iter().all(|edge| edges.contains(&edge.0))
+        })
+    }
+
     /// Gives edges that were picked of these rows the whole graph's ids.
     pub(crate) fn number(&self, rows: &[NodeId], out: &mut Frontier) {
         let indptr = self.graph.indptr();
         for (dst, row) in rows.iter().enumerate() {
             let picked = out.indptr[dst] as usize..out.indptr[dst + 1] as usize;
             let (first, first_here) = (self.first_edges[row.index()], indptr[row.index()]);
-            out.edge_ids[picked]
-                .iter_mut()
-                .for_each(|edge| *edge = EdgeId(first.wrapping_add(edge.0.wrapping_sub(first_here))));
+            out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
         }
     }
 }

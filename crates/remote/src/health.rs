@@ -19,11 +19,14 @@ pub struct Health {
 
 impl Health {
     /// Asks a server, which may be about to start: until it answers, or the time is up. Takes no lease, so that who asks
-    /// does not count as a client. It waits, and so must not be called by a thread of a tokio runtime.
+    /// does not count as a client.
     ///
     /// # Errors
     /// [`Error::PeerLost`] where it does not answer, [`Error::Refused`] for another token or certificate; [`Error::Rpc`],
     /// [`Error::Threads`].
+    ///
+    /// # Panics
+    /// In a thread of a tokio runtime, since it waits.
     pub fn ask(address: impl Into<String>, token: Token, tls: Option<Tls>, within: Duration) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
         let door = Door { address: address.into(), token, tls };

@@ -155,37 +155,39 @@ impl Peer {
 
     /// Takes a lease, as soon as the server is there, and says what it holds.
     pub(crate) async fn open(&self, within: Duration) -> Result<Opened> {
-        self.insist("a lease", within, || self.try_open(within)).await
+        self.insist("a lease", within, |rest| self.try_open(rest)).await
     }
 
     /// What it says of itself, as soon as it is there.
     pub(crate) async fn health(&self, within: Duration) -> Result<Healthy> {
-        let try_once = || async {
-            let answer = timeout(within, async { self.client().health(Nothing {}).await }).await;
+        let try_once = |rest| async move {
+            let answer = timeout(rest, async { self.client().health(Nothing {}).await }).await;
             let answer = answer.map_err(|_| Failure::Again("it says nothing".to_owned()))?;
             answer.map(Response::into_inner).map_err(|status| failure(&status))
         };
         self.insist("its health", within, try_once).await
     }
 
-    /// Tries until there is an answer or the time is up.
+    /// Tries until there is an answer or the time is up, of which each try is given what is left.
     async fn insist<T, Try>(
         &self,
         asked: &'static str,
         within: Duration,
-        try_once: impl Fn() -> Try + Send,
+        try_once: impl Fn(Duration) -> Try + Send,
     ) -> Result<T>
     where
         Try: Future<Output = std::result::Result<T, Failure>> + Send,
     {
         let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
-            match try_once().await {
+            let reason = match try_once(within.saturating_sub(started.elapsed())).await {
                 Ok(answer) => return Ok(answer),
-                Err(Failure::Again(reason)) => self.wait(&mut pause, asked, started, within, reason).await?,
-                Err(Failure::Unknown) => {}
                 Err(Failure::Refused(reason)) => return Err(self.refused(reason)),
-            }
+                Err(Failure::Again(reason)) => reason,
+                // Nothing was said of a lease.
+                Err(Failure::Unknown) => "it asks for a lease, as no graph server does".to_owned(),
+            };
+            self.wait(&mut pause, asked, started, within, reason).await?;
         }
     }
 

@@ -108,7 +108,8 @@ impl RemoteSampler {
 
     /// The same sampler, which has nodes of the part that lies here sampled by `own`: on a device, say. That is a sampler
     /// of [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) by the same rule, of the same fanouts and with the
-    /// same weights, or else blocks are others than those of the whole graph.
+    /// same weights, or else blocks are others than those of the whole graph. (Weights that are scaled are rounded by the
+    /// division of who scales them.)
     ///
     /// # Errors
     /// [`Error::BadSampler`] where no part lies here, or the sampler has another number of layers or of nodes.
@@ -203,6 +204,11 @@ impl RemoteSampler {
                 own.check(hop.layer, nodes.len())?;
                 if own.weights.is_none() && draw.weights != EdgeWeights::None {
                     let reason = "gives no weights: have it carry them, too".to_owned();
+                    return Err(Error::BadSampler { reason });
+                }
+                if !held.edges.has(rows, &own) {
+                    let reason =
+                        "gives edges that others' nodes have: let it sample Part::graph_by_node".to_owned();
                     return Err(Error::BadSampler { reason });
                 }
                 held.edges.number(rows, &mut own);

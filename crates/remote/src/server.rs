@@ -28,7 +28,8 @@ pub struct ServeConfig {
     pub rules: Rules,
     /// Answers that are made at once, each by a thread, at least 1.
     pub n_threads: usize,
-    /// How long a client that says nothing still counts.
+    /// How long a client that says nothing still counts, and how long one that takes nothing of its answer is waited for:
+    /// then the answer breaks off, and the client asks again.
     pub lease: Duration,
 }
 

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +26,7 @@ use crate::rules::WITH_REPLACEMENT;
 use crate::wire::{self, CHUNK_BYTES};
 use crate::{Error, MAX_DSTS, MAX_ROWS, PROTOCOL};
 
-/// Pieces of an answer that are made ahead of the network: few, so that they are still in a cache when they are sent.
+/// Pieces of an answer that are made ahead of the network.
 const AHEAD: usize = 2;
 
 /// The most draws with replacement of one question.
@@ -82,9 +83,13 @@ impl Service {
                 done => done.is_ok(),
             };
             // That nobody listens any more is no reason to go on.
-            let send = |data: Bytes| tell(Ok(Chunk { data }));
+            let is_heard = Cell::new(true);
+            let send = |data: Bytes| {
+                is_heard.set(is_heard.get() && tell(Ok(Chunk { data })));
+                is_heard.get()
+            };
             match make(&held, &send) {
-                // Without it, clients take an answer for one that broke off, as those of a server that ends do.
+                // Without it, clients take an answer for one that broke off, which it is where a piece was not taken.
                 Ok(()) => drop(send(Bytes::new())),
                 Err(error) => drop(tell(Err(refusal(&error)))),
             }
@@ -244,7 +249,7 @@ mod tests {
 
     use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
     use kiln_rpc::Token;
-    use tonic::Request;
+    use tonic::{Request, Streaming};
 
     use super::*;
     use crate::proto::GraphClient;
@@ -278,19 +283,21 @@ mod tests {
             client.gather(Request::new(GatherRequest { lease, rows })).await.unwrap().into_inner()
         };
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let n_bytes = runtime.block_on(async {
-            let unread = client().await;
-            let mut answer = client().await;
-            let mut n_bytes = 0;
-            let read = async {
+        let (answer, unread) = runtime.block_on(async {
+            let (unread, answer) = (client().await, client().await);
+            let read = async |mut answer: Streaming<Chunk>| {
+                let (mut n_bytes, mut is_whole) = (0, false);
                 while let Some(Chunk { data }) = answer.message().await.unwrap() {
                     n_bytes += data.len();
+                    is_whole = data.is_empty();
                 }
+                (n_bytes, is_whole)
             };
-            timeout(Duration::from_secs(30), read).await.unwrap();
-            drop(unread);
-            n_bytes
+            let answer = timeout(Duration::from_secs(30), read(answer)).await.unwrap();
+            (answer, read(unread).await)
         });
-        assert_eq!(n_bytes, 2048 * 512 * 4);
+        assert_eq!(answer, (2048 * 512 * 4, true));
+        // What had been sent before comes, and does not look like the whole.
+        assert!(unread.0 < answer.0 && !unread.1, "{unread:?}");
     }
 }

@@ -39,16 +39,16 @@ struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     health: Option<String>,
     /// Answers that are made at once; one a core, if not given.
-    #[arg(long, value_parser = flags::threads)]
+    #[arg(long, value_parser = flags::threads, conflicts_with = "health")]
     threads: Option<usize>,
-    /// Seconds that a client which says nothing still counts.
+    /// Seconds that a client which says nothing still counts, and that one which takes nothing of its answer is waited for.
     #[arg(long, value_parser = flags::size, default_value = "30")]
     lease: usize,
     /// Ends when nobody has used it for so many seconds, after somebody did; never, if not given.
-    #[arg(long, value_name = "SECONDS", value_parser = flags::size)]
+    #[arg(long, value_name = "SECONDS", value_parser = flags::size, conflicts_with = "health")]
     until_released: Option<usize>,
     /// Reads the whole part once before and checks it.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "health")]
     verify: bool,
     #[command(flatten)]
     tls: TlsArgs,

@@ -50,7 +50,7 @@ pub(crate) struct HopArrays {
 const MOST_ROOM: usize = 1 << 22;
 
 /// The most neighbours that are drawn of one node, since a unit draws them one after the other.
-const MOST_DRAWN: u64 = 1024;
+pub(super) const MOST_DRAWN: u64 = 1024;
 
 /// Why a hop is not sampled.
 pub(crate) enum HopError {

@@ -6,7 +6,7 @@ use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_sample::{Frontier, in_edges};
 
 use crate::UploadError;
-use crate::cube::graph::{Bounds, Graph, HopError, HopNodes};
+use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN};
 use crate::cube::launch;
 use crate::sampler::{EdgeWeights, HopPlan};
 
@@ -34,7 +34,10 @@ impl From<HopError> for StagedError {
 
 impl From<UploadError> for StagedError {
     fn from(error: UploadError) -> Self {
-        Self::Upload(error)
+        Self::Upload(match error {
+            UploadError::TooLarge { n_bytes, most, .. } => UploadError::HopTooLarge { n_bytes, most },
+            other => other,
+        })
     }
 }
 
@@ -44,13 +47,15 @@ impl<'a> Staged<'a> {
     /// # Errors
     /// For a destination that the graph does not have, and a damaged graph.
     pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], has_weights: bool) -> kiln_sample::Result<Self> {
+        let edges_of = dsts.iter().enumerate().map(|(position, dst)| in_edges(whole, *dst, position));
+        let edges_of = edges_of.collect::<kiln_sample::Result<Vec<_>>>()?;
+        let n_edges = edges_of.iter().map(ExactSizeIterator::len).sum();
         let mut indptr = Vec::with_capacity(dsts.len() + 1);
         indptr.push(0);
-        let (mut indices, mut bounds) = (Vec::new(), Bounds::default());
+        let (mut indices, mut bounds) = (Vec::with_capacity(n_edges), Bounds::default());
         let all_weights = whole.weights().filter(|_| has_weights);
-        let mut weights = all_weights.map(|_| Vec::new());
-        for (position, &dst) in dsts.iter().enumerate() {
-            let edges = in_edges(whole, dst, position)?;
+        let mut weights = all_weights.map(|_| Vec::with_capacity(n_edges));
+        for (&dst, edges) in dsts.iter().zip(edges_of) {
             let neighbors = &whole.indices()[edges.clone()];
             bounds = bounds.or(Bounds::of(dst, neighbors));
             indices.extend_from_slice(neighbors);
@@ -72,6 +77,10 @@ impl<'a> Staged<'a> {
         plan: &HopPlan,
         out: &mut Frontier,
     ) -> Result<(), StagedError> {
+        // Whatever the degrees of this hop's destinations: what is refused does not depend on the batch.
+        if MOST_DRAWN < plan.most_drawn() {
+            return Err(HopError::FanoutTooLarge { most: MOST_DRAWN }.into());
+        }
         if self.indices.is_empty() {
             *out = Frontier { indptr: vec![0; self.dsts.len() + 1], ..Frontier::default() };
             out.weights = (plan.weights != EdgeWeights::None).then(Vec::new);

@@ -202,6 +202,34 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
     let (seeds, key) = &batches()[0];
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(error.to_string().contains("gives no weights"), "{error}");
+    // Rows of the part and nodes of the whole are others.
+    let of_whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
+    let remote = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS).with_own(of_whole).unwrap();
+    let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
+    assert!(error.to_string().contains("gives edges that others' nodes have"), "{error}");
+    struct Nothing;
+    impl FrontierSampler for Nothing {
+        fn n_layers(&self) -> usize {
+            FANOUTS.len()
+        }
+
+        fn n_nodes(&self) -> usize {
+            N_NODES
+        }
+
+        fn sample_frontier(
+            &self,
+            _: Hop,
+            _: &[NodeId],
+            _: &mut Scratch,
+            _: &mut Frontier,
+        ) -> kiln_sample::Result<()> {
+            Ok(())
+        }
+    }
+    let remote = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS).with_own(Nothing).unwrap();
+    let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
+    assert!(matches!(error, kiln_sample::Error::BadFrontier { n_dst: 0, .. }), "{error}");
     // Not a node lies here.
     let served = Cluster::of(&parts, None, Rules::default());
     let remote = RemoteSampler::new(Arc::clone(&served.graph), FANOUTS);
