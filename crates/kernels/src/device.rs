@@ -177,4 +177,14 @@ mod tests {
         assert_eq!(there, here);
         assert_ne!(of_thread, here);
     }
+
+    #[test]
+    fn hops_within_a_load_are_in_its_queue() {
+        let before = StreamId::current();
+        let queues = load_on(&Device::flex(), || (StreamId::current(), in_loading_queue(StreamId::current)));
+        let (outer, inner) = queues.expect("the processor does not fail");
+        assert_eq!(outer, inner);
+        assert_eq!(in_loading_queue(StreamId::current), outer);
+        assert_eq!(StreamId::current(), before);
+    }
 }

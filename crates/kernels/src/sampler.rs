@@ -12,7 +12,7 @@ use kiln_sample::{
 
 use crate::block::upload;
 #[cfg(feature = "cube")]
-use crate::cube::{HopError, Staged, StagedError};
+use crate::cube::{HopError, Staged, StagedError, check_plan};
 #[cfg(feature = "cube")]
 use crate::device::in_loading_queue;
 use crate::graph::Place;
@@ -305,8 +305,10 @@ impl FrontierSampler for DeviceSampler {
             }
             #[cfg(feature = "cube")]
             Place::Staged(graph, anchor) => {
+                let plan = self.plan(hop);
+                check_plan(&plan).map_err(|error| of_layer(error, hop.layer))?;
                 let staged = Staged::new(graph, dsts, self.weights != EdgeWeights::None)?;
-                let read = in_loading_queue(|| staged.read_hop(anchor, &self.plan(hop), out));
+                let read = in_loading_queue(|| staged.read_hop(anchor, &plan, out));
                 read.map_err(|error| match error {
                     StagedError::Hop(error) => of_layer(error, hop.layer),
                     StagedError::Upload(error) => Error::Elsewhere(Box::new(error)),

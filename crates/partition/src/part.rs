@@ -8,7 +8,7 @@ use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::manifest::{self, CACHE, Manifest};
 use crate::verify::{Verified, verify};
-use crate::{Method, PartitionBook, Result};
+use crate::{Error, Method, PartitionBook, Result};
 
 /// One part of a graph, with all that a machine needs to serve it or to train with it. Rows are the nodes that the
 /// part owns, in ascending order; ids are those of the whole graph.
@@ -114,9 +114,22 @@ impl Part {
     /// Edges have the ids that they have in [`Part::graph`], whose arrays are shared; 8 bytes a node of the whole.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) where `old_ids` is damaged.
+    /// [`Error::BadBook`] where `old_ids` is damaged, [`Error::Graph`] where `indptr` is.
     pub fn graph_by_node(&self) -> Result<Csc> {
+        if let Some((row, new_id, node)) = self.bad_row() {
+            let file = self.old_ids.path().map(Path::to_owned);
+            let (what, expected) =
+                (format!("the node of row {row}"), format!("the node whose new id is {new_id}"));
+            return Err(Error::BadBook { file, what, expected, got: node.0 });
+        }
         Ok(self.graph.spread(&self.old_ids, self.book.n_nodes())?)
+    }
+
+    /// The first row that is not of the node that the book says, the new id that it is of, and its node.
+    pub(crate) fn bad_row(&self) -> Option<(usize, u32, NodeId)> {
+        let rows = self.old_ids.iter().zip(self.book.owned(self.index)).enumerate();
+        let mut rows = rows.map(|(row, (&node, new_id))| (row, new_id, node));
+        rows.find(|(_, new_id, node)| self.book.new_id(*node) != Some(*new_id))
     }
 
     /// Reads each file of a part twice, once for its hash and once for its values, and checks what opening does not:

@@ -44,13 +44,9 @@ pub(crate) fn verify(folder: &Path) -> Result<Verified> {
 
 /// Checks that rows are the nodes that the book says. That they ascend follows from a book that is valid.
 fn check_rows(folder: &Path, part: &Part) -> Result<()> {
-    for (row, (&node, new_id)) in part.old_ids.iter().zip(part.book.owned(part.index)).enumerate() {
-        if part.book.new_id(node) != Some(new_id) {
-            let expected = format!("the node whose new id is {new_id}");
-            return Err(bad_value(folder, "old_ids.npy", "the node of row", row, expected, node.0));
-        }
-    }
-    Ok(())
+    let Some((row, new_id, node)) = part.bad_row() else { return Ok(()) };
+    let expected = format!("the node whose new id is {new_id}");
+    Err(bad_value(folder, "old_ids.npy", "the node of row", row, expected, node.0))
 }
 
 /// Checks that edges come from nodes, and that their ids are those that a whole graph can have.

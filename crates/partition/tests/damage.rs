@@ -106,6 +106,20 @@ fn edit(folder: &Path, from: &str, to: &str) {
     fs::write(path, text.replacen(from, to, 1)).unwrap();
 }
 
+/// What nobody has verified is found where the part becomes one by nodes.
+#[test]
+fn rows_that_are_damaged_do_not_become_those_of_nodes() {
+    let damaged = |name: &str, bytes: Vec<u8>| {
+        let (_root, folder) = six_nodes(Stored::F32);
+        fs::write(folder.join(name), bytes).unwrap();
+        Part::open(&folder).unwrap().graph_by_node().unwrap_err().to_string()
+    };
+    let error = damaged("old_ids.npy", npy::write(&[0_u32, 4], &[2]));
+    assert!(error.contains("old_ids.npy: the partition book: the node of row 1 is 4"), "{error}");
+    let error = damaged("indptr.npy", npy::write(&[0_u64, 3, 2], &[3]));
+    assert!(error.contains("indptr.npy: indptr falls at node 1: 3 is followed by 2"), "{error}");
+}
+
 /// The part has the nodes 0 and 3, the edges 3 -> 3 and 4 -> 3, and of the other part the row of node 4.
 #[test]
 fn values_that_cannot_be_are_named_with_their_file_and_place() {

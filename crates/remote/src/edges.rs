@@ -48,12 +48,21 @@ impl Edges {
         Ok(())
     }
 
-    /// Whether these are edges of the rows that they were picked of.
-    pub(crate) fn has(&self, rows: &[NodeId], picked: &Frontier) -> bool {
+    /// Whether these may have been picked of these rows: edges of each, all of them where no more than the fanout are
+    /// drawn, as by rules that draw without replacement.
+    pub(crate) fn may_give(&self, rows: &[NodeId], fanout: Fanout, rule: &Rule, picked: &Frontier) -> bool {
         let indptr = self.graph.indptr();
         rows.iter().zip(picked.indptr.windows(2)).all(|(row, bounds)| {
             let edges = indptr[row.index()]..indptr[row.index() + 1];
-            picked.edge_ids[bounds[0] as usize..bounds[1] as usize].iter().all(|edge| edges.contains(&edge.0))
+            let (degree, ids) =
+                (edges.end - edges.start, &picked.edge_ids[bounds[0] as usize..bounds[1] as usize]);
+            let is_whole = match (fanout, rule) {
+                (Fanout::All, _) => ids.len() as u64 == degree,
+                // A user's rule may leave out what it likes.
+                (_, Rule::Users(_)) => true,
+                (Fanout::UpTo(fanout), _) => degree.min(u64::from(fanout)) <= ids.len() as u64,
+            };
+            is_whole && ids.iter().all(|edge| edges.contains(&edge.0))
         })
     }
 

@@ -178,16 +178,19 @@ impl Peer {
     where
         Try: Future<Output = std::result::Result<T, Failure>> + Send,
     {
-        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let (started, mut pause, mut before) = (Instant::now(), FIRST_PAUSE, None);
         loop {
             let reason = match try_once(within.saturating_sub(started.elapsed())).await {
                 Ok(answer) => return Ok(answer),
                 Err(Failure::Refused(reason)) => return Err(self.refused(reason)),
-                Err(Failure::Again(reason)) => reason,
+                // A try that the end of the time has cut short says less than the one before.
+                Err(Failure::Again(reason)) if started.elapsed() < within => reason,
+                Err(Failure::Again(reason)) => before.unwrap_or(reason),
                 // Nothing was said of a lease.
                 Err(Failure::Unknown) => "it asks for a lease, as no graph server does".to_owned(),
             };
-            self.wait(&mut pause, asked, started, within, reason).await?;
+            self.wait(&mut pause, asked, started, within, reason.clone()).await?;
+            before = Some(reason);
         }
     }
 

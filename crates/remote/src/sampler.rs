@@ -206,10 +206,14 @@ impl RemoteSampler {
                     let reason = "gives no weights: have it carry them, too".to_owned();
                     return Err(Error::BadSampler { reason });
                 }
-                if !held.edges.has(rows, &own) {
-                    let reason =
-                        "gives edges that others' nodes have: let it sample Part::graph_by_node".to_owned();
-                    return Err(Error::BadSampler { reason });
+                let rule = match &self.rule {
+                    Where::There(name) => self.graph.rules.get(name)?,
+                    Where::Here(rule) => rule,
+                };
+                if !held.edges.may_give(rows, draw.fanout, rule, &own) {
+                    let reason = "gives other edges than its nodes have: let it sample Part::graph_by_node of this part, by \
+                                  the same rule and fanouts";
+                    return Err(Error::BadSampler { reason: reason.to_owned() });
                 }
                 held.edges.number(rows, &mut own);
             }

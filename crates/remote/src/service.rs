@@ -1,7 +1,7 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kiln_feature::RowBuf;
@@ -73,26 +73,11 @@ impl Service {
     ) -> Answer<Chunks> {
         let (say, said) = mpsc::channel(AHEAD);
         let (held, places) = (Arc::clone(&self.held), Arc::clone(&self.places));
-        let (runtime, patience) = (Handle::current(), self.leases.time());
+        let is_heard = Cell::new(true);
+        let telling = Telling { say, runtime: Handle::current(), patience: self.leases.time(), is_heard };
         let make = move || {
-            let tell = |piece| match say.try_send(piece) {
-                Err(TrySendError::Full(piece)) => {
-                    let sent = runtime.block_on(async { timeout(patience, say.send(piece)).await });
-                    sent.is_ok_and(|sent| sent.is_ok())
-                }
-                done => done.is_ok(),
-            };
-            // That nobody listens any more is no reason to go on.
-            let is_heard = Cell::new(true);
-            let send = |data: Bytes| {
-                is_heard.set(is_heard.get() && tell(Ok(Chunk { data })));
-                is_heard.get()
-            };
-            match make(&held, &send) {
-                // Without it, clients take an answer for one that broke off, which it is where a piece was not taken.
-                Ok(()) => drop(send(Bytes::new())),
-                Err(error) => drop(tell(Err(refusal(&error)))),
-            }
+            let outcome = make(&held, &|data| telling.tell(Ok(Chunk { data })));
+            telling.end(outcome);
         };
         // The client hears at once that its question is here, wherever it stands in the queue.
         tokio::spawn(async move {
@@ -104,6 +89,40 @@ impl Service {
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(said))))
+    }
+}
+
+/// An answer on its way to a client.
+struct Telling {
+    say: mpsc::Sender<Result<Chunk, Status>>,
+    runtime: Handle,
+    /// How long a client that takes nothing is waited for.
+    patience: Duration,
+    /// Whether all was taken so far.
+    is_heard: Cell<bool>,
+}
+
+impl Telling {
+    /// Whether there is a reason to go on.
+    fn tell(&self, piece: Result<Chunk, Status>) -> bool {
+        let send = || match self.say.try_send(piece) {
+            Err(TrySendError::Full(piece)) => {
+                let sent =
+                    self.runtime.block_on(async { timeout(self.patience, self.say.send(piece)).await });
+                sent.is_ok_and(|sent| sent.is_ok())
+            }
+            done => done.is_ok(),
+        };
+        self.is_heard.set(self.is_heard.get() && send());
+        self.is_heard.get()
+    }
+
+    /// Without this, clients take an answer for one that broke off, which it is where a piece was not taken.
+    fn end(self, outcome: crate::Result<()>) {
+        self.tell(match outcome {
+            Ok(()) => Ok(Chunk { data: Bytes::new() }),
+            Err(error) => Err(refusal(&error)),
+        });
     }
 }
 
@@ -245,8 +264,6 @@ impl Graph for Service {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 mod tests {
-    use std::time::Duration;
-
     use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
     use kiln_rpc::Token;
     use tonic::{Request, Streaming};
@@ -268,17 +285,18 @@ mod tests {
         let token = Token::new("a-word-of-this-test").unwrap();
         let config = ServeConfig {
             n_threads: 1,
-            lease: Duration::from_secs(1),
+            lease: Duration::from_secs(4),
             ..ServeConfig::new("127.0.0.1:0", token.clone())
         };
         let server = Server::start(Arc::new(part), config).unwrap();
         let address = format!("http://{}", server.address());
         let client = || async {
-            let channel = tonic::transport::Endpoint::from_shared(address.clone()).unwrap().connect().await;
-            let mut client = GraphClient::with_interceptor(channel.unwrap(), token.clone());
+            let endpoint = tonic::transport::Endpoint::from_shared(address.clone()).unwrap();
+            let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
+            let mut client = GraphClient::with_interceptor(channel, token.clone());
             let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
             let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
-            // 4 MiB, of which a stream takes 64 KiB before somebody reads.
+            // 4 MiB, of which a stream takes 64 KiB before somebody reads, and the server's side some more.
             let rows = bytes_of((0..2048_u32).map(|at| at % 1024).collect::<Vec<_>>());
             client.gather(Request::new(GatherRequest { lease, rows })).await.unwrap().into_inner()
         };
@@ -293,11 +311,29 @@ mod tests {
                 }
                 (n_bytes, is_whole)
             };
-            let answer = timeout(Duration::from_secs(30), read(answer)).await.unwrap();
-            (answer, read(unread).await)
+            let within = Duration::from_secs(60);
+            let answer = timeout(within, read(answer)).await.unwrap();
+            (answer, timeout(within, read(unread)).await.unwrap())
         });
         assert_eq!(answer, (2048 * 512 * 4, true));
         // What had been sent before comes, and does not look like the whole.
         assert!(unread.0 < answer.0 && !unread.1, "{unread:?}");
+    }
+
+    /// A client that listens again after a piece was given up hears of no end.
+    #[test]
+    fn an_answer_of_which_a_piece_is_missing_does_not_end_as_a_whole_one() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (say, mut said) = mpsc::channel(1);
+        let (patience, is_heard) = (Duration::from_millis(20), Cell::new(true));
+        let telling = Telling { say, runtime: runtime.handle().clone(), patience, is_heard };
+        let piece = |data: &'static [u8]| Ok(Chunk { data: Bytes::from_static(data) });
+        assert!(telling.tell(piece(b"first")));
+        assert!(!telling.tell(piece(b"second")), "nobody takes it");
+        assert_eq!(said.blocking_recv().unwrap().unwrap().data, b"first"[..]);
+        // There is room again.
+        assert!(!telling.tell(piece(b"third")));
+        telling.end(Ok(()));
+        assert!(said.blocking_recv().is_none());
     }
 }

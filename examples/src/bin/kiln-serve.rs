@@ -42,7 +42,7 @@ struct Args {
     #[arg(long, value_parser = flags::threads, conflicts_with = "health")]
     threads: Option<usize>,
     /// Seconds that a client which says nothing still counts, and that one which takes nothing of its answer is waited for.
-    #[arg(long, value_parser = flags::size, default_value = "30")]
+    #[arg(long, value_parser = flags::size, default_value = "30", conflicts_with = "health")]
     lease: usize,
     /// Ends when nobody has used it for so many seconds, after somebody did; never, if not given.
     #[arg(long, value_name = "SECONDS", value_parser = flags::size, conflicts_with = "health")]

@@ -41,6 +41,18 @@ impl From<UploadError> for StagedError {
     }
 }
 
+/// Whether such a hop can be staged, whatever the degrees of its destinations: what is refused does not depend on the
+/// batch.
+///
+/// # Errors
+/// [`HopError::FanoutTooLarge`].
+pub(crate) fn check_plan(plan: &HopPlan) -> Result<(), HopError> {
+    match plan.most_drawn() <= MOST_DRAWN {
+        true => Ok(()),
+        false => Err(HopError::FanoutTooLarge { most: MOST_DRAWN }),
+    }
+}
+
 impl<'a> Staged<'a> {
     /// Copies lists in memory.
     ///
@@ -77,10 +89,6 @@ impl<'a> Staged<'a> {
         plan: &HopPlan,
         out: &mut Frontier,
     ) -> Result<(), StagedError> {
-        // Whatever the degrees of this hop's destinations: what is refused does not depend on the batch.
-        if MOST_DRAWN < plan.most_drawn() {
-            return Err(HopError::FanoutTooLarge { most: MOST_DRAWN }.into());
-        }
         if self.indices.is_empty() {
             *out = Frontier { indptr: vec![0; self.dsts.len() + 1], ..Frontier::default() };
             out.weights = (plan.weights != EdgeWeights::None).then(Vec::new);
@@ -98,5 +106,21 @@ impl<'a> Staged<'a> {
             out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hop_without_room_is_told_as_such() {
+        let error = UploadError::TooLarge { what: "the graph's indices", n_bytes: 9, most: 8 };
+        let StagedError::Upload(error) = error.into() else { panic!("it is about an upload") };
+        assert_eq!(
+            error.to_string(),
+            "the neighbours of a hop's destinations take 9 bytes, the device gives at most 8 at once: take smaller batches, \
+             or sample on the host"
+        );
     }
 }

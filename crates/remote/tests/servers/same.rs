@@ -202,11 +202,13 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
     let (seeds, key) = &batches()[0];
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(error.to_string().contains("gives no weights"), "{error}");
-    // Rows of the part and nodes of the whole are others.
-    let of_whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
-    let remote = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS).with_own(of_whole).unwrap();
-    let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
-    assert!(error.to_string().contains("gives edges that others' nodes have"), "{error}");
+    // Another graph than the part's: the whole, the other part.
+    for graph in [Arc::clone(&data.graph), Arc::new(parts[1].graph_by_node().unwrap())] {
+        let remote = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS);
+        let remote = remote.with_own(NeighborSampler::new(graph, FANOUTS)).unwrap();
+        let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
+        assert!(error.to_string().contains("gives other edges than its nodes have"), "{error}");
+    }
     struct Nothing;
     impl FrontierSampler for Nothing {
         fn n_layers(&self) -> usize {
