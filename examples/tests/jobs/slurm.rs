@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 use crate::run::{
@@ -65,12 +65,17 @@ impl<'a> Batch<'a> {
         until("the next start", || self.state() != "PENDING");
     }
 
-    /// Waits for its end; what it has said.
+    /// Waits for its end, four minutes at most; what it has said.
     fn end(&self) -> String {
-        until("the end of the job", || {
-            ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"].contains(&&*self.state())
-        });
-        fs::read_to_string(&self.said).unwrap()
+        let started = Instant::now();
+        loop {
+            let (state, said) = (self.state(), fs::read_to_string(&self.said).unwrap_or_default());
+            if ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"].contains(&&*state) {
+                return said;
+            }
+            assert!(started.elapsed() < Duration::from_secs(240), "the job is {state}, it has said: {said}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 }
 
