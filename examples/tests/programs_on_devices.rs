@@ -132,7 +132,7 @@ fn hops_that_the_device_samples_of_a_part_give_the_same_weights() {
 }
 
 /// Blocks of a graph in parts, of which this process holds one and the device samples it: those of the whole graph, with
-/// their edges' ids and weights.
+/// their edges' ids.
 #[test]
 fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     let device = open_device(&device().unwrap_or_else(|| "cpu".into())).unwrap();

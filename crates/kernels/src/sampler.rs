@@ -130,13 +130,11 @@ pub(crate) struct HopPlan {
 }
 
 impl HopPlan {
-    /// The most neighbours that are drawn of a node, whatever its degree.
+    /// The hop of destinations that have no edge.
     #[cfg(feature = "cube")]
-    pub(crate) fn most_drawn(&self) -> u64 {
-        match self.fanout {
-            Fanout::All => 0,
-            Fanout::UpTo(fanout) => u64::from(fanout),
-        }
+    pub(crate) fn without_edges(&self, n_dst: usize) -> Frontier {
+        let weights = (self.weights != EdgeWeights::None).then(Vec::new);
+        Frontier { indptr: vec![0; n_dst + 1], weights, ..Frontier::default() }
     }
 
     /// The fanout as a number.

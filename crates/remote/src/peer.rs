@@ -155,14 +155,13 @@ impl Peer {
 
     /// Takes a lease, as soon as the server is there, and says what it holds.
     pub(crate) async fn open(&self, within: Duration) -> Result<Opened> {
-        self.insist("a lease", within, |rest| self.try_open(rest)).await
+        self.insist("a lease", within, || self.try_open()).await
     }
 
     /// What it says of itself, as soon as it is there.
     pub(crate) async fn health(&self, within: Duration) -> Result<Healthy> {
-        let try_once = |rest| async move {
-            let answer = timeout(rest, async { self.client().health(Nothing {}).await }).await;
-            let answer = answer.map_err(|_| Failure::Again("it says nothing".to_owned()))?;
+        let try_once = || async {
+            let answer = self.client().health(Nothing {}).await;
             answer.map(Response::into_inner).map_err(|status| failure(&status))
         };
         self.insist("its health", within, try_once).await
@@ -173,33 +172,32 @@ impl Peer {
         &self,
         asked: &'static str,
         within: Duration,
-        try_once: impl Fn(Duration) -> Try + Send,
+        try_once: impl Fn() -> Try + Send,
     ) -> Result<T>
     where
         Try: Future<Output = std::result::Result<T, Failure>> + Send,
     {
         let (started, mut pause, mut before) = (Instant::now(), FIRST_PAUSE, None);
         loop {
-            let reason = match try_once(within.saturating_sub(started.elapsed())).await {
-                Ok(answer) => return Ok(answer),
-                Err(Failure::Refused(reason)) => return Err(self.refused(reason)),
-                // A try that the end of the time has cut short says less than the one before.
-                Err(Failure::Again(reason)) if started.elapsed() < within => reason,
-                Err(Failure::Again(reason)) => before.unwrap_or(reason),
+            let rest = within.saturating_sub(started.elapsed());
+            let reason = match timeout(rest, try_once()).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(Failure::Refused(reason))) => return Err(self.refused(reason)),
+                Ok(Err(Failure::Again(reason))) => reason,
                 // Nothing was said of a lease.
-                Err(Failure::Unknown) => "it asks for a lease, as no graph server does".to_owned(),
+                Ok(Err(Failure::Unknown)) => "it asks for a lease, as no graph server does".to_owned(),
+                // A try that the end of the time has cut short says less than the one before.
+                Err(_) => before.unwrap_or_else(|| "it says nothing".to_owned()),
             };
             self.wait(&mut pause, asked, started, within, reason.clone()).await?;
             before = Some(reason);
         }
     }
 
-    async fn try_open(&self, within: Duration) -> std::result::Result<Opened, Failure> {
+    async fn try_open(&self) -> std::result::Result<Opened, Failure> {
         let partition_hash = self.holds.get().map(|holds| holds.partition_hash.clone()).unwrap_or_default();
         let request = OpenRequest { protocol: PROTOCOL, partition_hash };
-        let answer = timeout(within, async { self.client().open(request).await }).await;
-        let opened = answer.map_err(|_| Failure::Again("it says nothing".to_owned()))?;
-        let opened = opened.map_err(|status| failure(&status))?.into_inner();
+        let opened = self.client().open(request).await.map_err(|status| failure(&status))?.into_inner();
         self.lease.store(opened.lease.map_or(0, |lease| lease.id), Ordering::Relaxed);
         let (part, partition_hash) = (opened.part as usize, opened.partition_hash.clone());
         // It may have been started again, but with the same.

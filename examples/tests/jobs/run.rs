@@ -72,10 +72,15 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Waits until something is so; two minutes at most.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, is_so: impl FnMut() -> bool) {
+    until_within(Duration::from_secs(120), || what.to_owned(), is_so);
+}
+
+/// The same within another time; `what` says what was waited for in vain.
+pub(crate) fn until_within(limit: Duration, what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(120), "{what}: not within two minutes");
+        assert!(started.elapsed() < limit, "{}: not within {limit:?}", what());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

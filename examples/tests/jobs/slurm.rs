@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cluster::Cluster;
 use crate::run::{
     self, PROGRAM, alone, flags, learned, next_checkpoint, of_threads, over_within, process_of, signal,
-    succeed, until,
+    succeed, until, until_within,
 };
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/launch/slurm.sbatch");
@@ -67,15 +67,12 @@ impl<'a> Batch<'a> {
 
     /// Waits for its end, four minutes at most; what it has said.
     fn end(&self) -> String {
-        let started = Instant::now();
-        loop {
-            let (state, said) = (self.state(), fs::read_to_string(&self.said).unwrap_or_default());
-            if ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"].contains(&&*state) {
-                return said;
-            }
-            assert!(started.elapsed() < Duration::from_secs(240), "the job is {state}, it has said: {said}");
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        let said = || fs::read_to_string(&self.said).unwrap_or_default();
+        let what = || format!("the end of the job, which is {} and has said: {}", self.state(), said());
+        until_within(Duration::from_secs(240), what, || {
+            ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"].contains(&&*self.state())
+        });
+        said()
     }
 }
 

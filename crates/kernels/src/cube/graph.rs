@@ -170,9 +170,7 @@ impl Graph {
         out: &mut Frontier,
     ) -> Result<(), HopError> {
         let n_dst = launch::length(&hop.nodes);
-        let has_weights = plan.weights != EdgeWeights::None;
-        *out = Frontier { indptr: vec![0; n_dst + 1], ..Frontier::default() };
-        out.weights = has_weights.then(Vec::new);
+        *out = plan.without_edges(n_dst);
         let Some(picked) = self.pick_hop(hop, plan)? else { return Ok(()) };
         let [indptr] = launch::read([&picked.offsets]);
         out.indptr = indptr;

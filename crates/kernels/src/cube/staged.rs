@@ -3,12 +3,12 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use kiln_graph::{Csc, EdgeId, NodeId};
-use kiln_sample::{Frontier, in_edges};
+use kiln_sample::{Fanout, Frontier, in_edges};
 
 use crate::UploadError;
 use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN};
 use crate::cube::launch;
-use crate::sampler::{EdgeWeights, HopPlan};
+use crate::sampler::HopPlan;
 
 /// The lists of one hop's destinations, copied for it.
 pub(crate) struct Staged<'a> {
@@ -47,9 +47,11 @@ impl From<UploadError> for StagedError {
 /// # Errors
 /// [`HopError::FanoutTooLarge`].
 pub(crate) fn check_plan(plan: &HopPlan) -> Result<(), HopError> {
-    match plan.most_drawn() <= MOST_DRAWN {
-        true => Ok(()),
-        false => Err(HopError::FanoutTooLarge { most: MOST_DRAWN }),
+    match plan.fanout {
+        Fanout::UpTo(fanout) if MOST_DRAWN < u64::from(fanout) => {
+            Err(HopError::FanoutTooLarge { most: MOST_DRAWN })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -90,8 +92,7 @@ impl<'a> Staged<'a> {
         out: &mut Frontier,
     ) -> Result<(), StagedError> {
         if self.indices.is_empty() {
-            *out = Frontier { indptr: vec![0; self.dsts.len() + 1], ..Frontier::default() };
-            out.weights = (plan.weights != EdgeWeights::None).then(Vec::new);
+            *out = plan.without_edges(self.dsts.len());
             return Ok(());
         }
         let graph =
