@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use kiln_kernels::DeviceError;
+use kiln_kernels::{DeviceError, Devices};
 use kiln_sample::Fanout;
 
 use crate::args::DataSource;
 use crate::graphs::GraphSource;
-use crate::run::NamedDevice;
+use crate::run::RankCount;
 
 /// Reads where a data set comes from.
 ///
@@ -57,12 +57,23 @@ pub fn fanouts(text: &str) -> Result<Fanout, String> {
     }
 }
 
-/// Reads a device.
+/// Reads the devices of a machine's ranks.
 ///
 /// # Errors
-/// Why there is none.
-pub fn device(name: &str) -> Result<NamedDevice, DeviceError> {
-    Ok(NamedDevice { name: name.to_owned(), device: kiln_kernels::open_device(name)? })
+/// Why there are none.
+pub fn devices(names: &str) -> Result<Devices, DeviceError> {
+    Devices::open(names)
+}
+
+/// Reads a number of ranks, or `auto`.
+///
+/// # Errors
+/// A message that says what is expected.
+pub fn ranks(text: &str) -> Result<RankCount, String> {
+    match text {
+        "auto" => Ok(RankCount::Auto),
+        number => threads(number).map(RankCount::Exactly).map_err(|message| format!("{message}, or `auto`")),
+    }
 }
 
 /// Reads the name or address of a machine.

@@ -1,16 +1,26 @@
 //! Programs whose ranks are processes, that a launcher started: how they meet and how they end.
 
+#[cfg(feature = "nccl")]
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+#[cfg(feature = "nccl")]
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+#[cfg(feature = "nccl")]
+use anyhow::bail;
 use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
+#[cfg(feature = "nccl")]
+use kiln_dist::Topology;
 use kiln_dist::{BoxError, Communicator, Ranks};
 use kiln_job::{EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Tls};
+#[cfg(feature = "nccl")]
+use kiln_kernels::NcclSum;
 
 use crate::args::Settings;
 use crate::run::RunArgs;
@@ -22,7 +32,7 @@ static LAUNCH: OnceLock<Option<Launch>> = OnceLock::new();
 /// What carries gradients between processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Engine {
-    /// MPI where it was built in, NCCL where only that was.
+    /// The first of mpi and nccl that was built in and works on this machine.
     Auto,
     /// MPI (feature `mpi`).
     Mpi,
@@ -178,26 +188,101 @@ impl Crew {
     }
 }
 
-/// The trainer, its gradients summed where they are, if they are on GPUs of several processes and this program was built
-/// with NCCL. A meeting.
+/// The NCCL communicators of the ranks of this process, each of which takes its own.
+#[cfg(feature = "nccl")]
+#[derive(Debug)]
+pub(crate) enum LocalNccl {
+    /// By rank; `None` once it was taken.
+    Ready(Mutex<Vec<Option<NcclSum>>>),
+    /// There is no NCCL, or it failed.
+    Failed(String),
+}
+
+/// The trainer, with gradients that NCCL sums where they are, if every rank has a GPU of its own: ranks that are
+/// processes, or threads of this process. A collective: every rank calls it.
 ///
 /// # Errors
-/// What NCCL and the ranks say.
+/// Errors of NCCL and of the other ranks. Where NCCL is missing, the host sums, unless `--engine nccl` asks for it.
 #[cfg(feature = "nccl")]
 pub(crate) fn sum_on_device<T: kiln_train::Task>(
     mut trainer: kiln_train::Trainer<T>,
     run: &RunArgs,
 ) -> anyhow::Result<kiln_train::Trainer<T>> {
-    let Some(index) = run.cuda_of_process() else { return Ok(trainer) };
-    let kiln_dist::Topology { rank, world_size, .. } = trainer.comm().topology();
-    let mut id = if rank == 0 { kiln_kernels::NcclSum::new_id()? } else { Vec::new() };
-    trainer.comm().broadcast(0, &mut id)?;
-    // NCCL waits for all ranks: as a collective, so that it is watched.
-    let mut nccl = None;
-    let mut meet = || nccl = Some(kiln_kernels::NcclSum::new(index, rank, world_size, &id));
-    trainer.comm().device_sum(0, &mut meet)?;
-    let Some(nccl) = nccl.transpose()? else { return Ok(trainer) };
+    let nccl = match launch() {
+        Some(_) => join_processes(trainer.comm(), run)?,
+        None => take_local(trainer.comm().topology(), run)?,
+    };
+    let Some(mut nccl) = nccl else { return Ok(trainer) };
     Ok(trainer.with_sync(kiln_train::DeviceSync::new(move |bucket| Ok(nccl.sum(bucket)?))))
+}
+
+/// The NCCL communicator of this process, if every process computes on a GPU of its own and has NCCL. The processes agree
+/// on that first: NCCL refuses two ranks on one GPU, and waits for a rank that does not take part.
+#[cfg(feature = "nccl")]
+fn join_processes(comm: &mut dyn Communicator, run: &RunArgs) -> anyhow::Result<Option<NcclSum>> {
+    let is_asked_for = run.launch.engine == Engine::Nccl;
+    let index = match run.cuda_indices().as_deref() {
+        Some(&[index]) => Some(index),
+        _ => None,
+    };
+    let uuid = index.map(NcclSum::device_uuid);
+    let answer = match &uuid {
+        Some(Ok(uuid)) => uuid.clone().into_bytes(),
+        _ => Vec::new(),
+    };
+    let answers = comm.all_gather(&answer)?;
+    let distinct: BTreeSet<&Vec<u8>> = answers.iter().filter(|answer| !answer.is_empty()).collect();
+    let Some(index) = index.filter(|_| distinct.len() == answers.len()) else {
+        if let (true, Some(Err(error))) = (is_asked_for, uuid) {
+            bail!("--engine nccl: {error}");
+        }
+        if !distinct.is_empty() && comm.topology().rank == 0 {
+            say(format_args!(
+                "gradients       summed by the host: NCCL needs a GPU and libnccl for every rank"
+            ));
+        }
+        return Ok(None);
+    };
+    let Topology { rank, world_size, .. } = comm.topology();
+    let mut id = if rank == 0 { NcclSum::new_id()? } else { Vec::new() };
+    comm.broadcast(0, &mut id)?;
+    // NCCL waits for all ranks: a collective, so that the job's watchdog covers it.
+    let (mut nccl, deadline) = (None, run.ranks().deadline);
+    let mut join = || nccl = Some(NcclSum::join(index, rank, world_size, &id, deadline));
+    comm.device_sum(0, &mut join)?;
+    Ok(nccl.transpose()?)
+}
+
+/// The NCCL communicator of a rank that is a thread, if there are several and each has a GPU of its own.
+#[cfg(feature = "nccl")]
+fn take_local(topology: Topology, run: &RunArgs) -> anyhow::Result<Option<NcclSum>> {
+    let is_asked_for = run.launch.engine == Engine::Nccl;
+    let distinct = |indices: &Vec<usize>| indices.iter().collect::<BTreeSet<_>>().len() == indices.len();
+    let Some(indices) = run.cuda_indices().filter(distinct).filter(|indices| 1 < indices.len()) else {
+        ensure!(!is_asked_for || run.n_ranks() == 1, "--engine nccl needs a GPU for every rank");
+        return Ok(None);
+    };
+    if !matches!(run.launch.engine, Engine::Auto | Engine::Nccl) {
+        return Ok(None);
+    }
+    // The first rank initializes the communicators of all, in one group, while the others wait for it here.
+    let made = run.nccl.get_or_init(|| match NcclSum::for_devices(&indices, run.ranks().deadline) {
+        Ok(made) => LocalNccl::Ready(Mutex::new(made.into_iter().map(Some).collect())),
+        Err(error) => LocalNccl::Failed(error.to_string()),
+    });
+    match made {
+        LocalNccl::Ready(made) => {
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(made[topology.rank].take())
+        }
+        LocalNccl::Failed(reason) if is_asked_for => bail!("--engine nccl: {reason}"),
+        LocalNccl::Failed(reason) => {
+            if topology.rank == 0 {
+                say(format_args!("gradients       summed by the host; tried nccl: {reason}"));
+            }
+            Ok(None)
+        }
+    }
 }
 
 /// The secret word that the environment holds under this name, or a file that it names, if either.

@@ -19,7 +19,7 @@ pub use launch::{Crew, Ending, LaunchArgs, TlsArgs, launch, secret, stop_flag};
 pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;
 pub use parts::{Parts, PartsArgs, graph_token};
-pub use placement::{Placement, PlacementArgs};
+pub use placement::{OnDevice, Placement, PlacementArgs};
 pub use program::Program;
 pub use progress::{Progress, say};
 

@@ -14,7 +14,7 @@ use kiln_train::{
     DeviceNodeFetch, NodeClassification, NodeInput, TEST, ToDevice, Trainer, Upload, VALIDATION,
 };
 
-use crate::{Crew, Ending, Judge, Placement, Program};
+use crate::{Crew, Ending, Judge, OnDevice, Placement, Program};
 
 /// What the ranks share of a program that trains a node classifier: one graph, one table of features.
 #[allow(missing_debug_implementations, reason = "a sampler is anybody's")]
@@ -41,23 +41,33 @@ impl NodeProgram<'_> {
         init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
     ) -> anyhow::Result<ExitCode> {
         let Program { settings, run, data_hash, .. } = self.program;
-        let (device, crew) = (run.device(), Crew::meet(settings, run, data_hash)?);
-        let endings = crew.run(|comm| Ok(self.rank(init(&device.clone().autodiff())?, comm)?))?;
+        let crew = Crew::meet(settings, run, data_hash)?;
+        let endings = crew.run(|comm| {
+            let device = run.device_of(comm.topology().local_rank);
+            Ok(self.rank(init(&device.clone().autodiff())?, device, comm)?)
+        })?;
         self.placement.say_hits();
         Ok(Ending::status(&endings))
     }
 
-    fn rank<M: LayerWise + Sync>(&self, model: M, comm: Box<dyn Communicator>) -> anyhow::Result<Ending> {
+    fn rank<M: LayerWise + Sync>(
+        &self,
+        model: M,
+        device: Device,
+        comm: Box<dyn Communicator>,
+    ) -> anyhow::Result<Ending> {
         let Self { program, data, .. } = self;
         let host = || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
         match &self.placement {
             Placement::Host => {
-                let to_device = |fetch| ToDevice::new(fetch, &program.run.device());
-                self.train_by(model, comm, to_device(host().for_training()), || to_device(host()))
+                let to_device = |fetch| ToDevice::new(fetch, &device);
+                self.train_by(model, &device, comm, to_device(host().for_training()), || to_device(host()))
             }
-            Placement::Device { sampler, features } => {
+            Placement::Devices(on_devices) => {
+                let place = program.run.place_of(comm.topology().local_rank);
+                let OnDevice { sampler, features } = &on_devices[&place];
                 let fetch = || DeviceNodeFetch::new(sampler.clone(), features.clone(), data.labels.clone());
-                self.train_by(model, comm, fetch(), fetch)
+                self.train_by(model, &device, comm, fetch(), fetch)
             }
         }
     }
@@ -66,6 +76,7 @@ impl NodeProgram<'_> {
     fn train_by<M: LayerWise + Sync, F: Fetch<Batch: Upload<Input = NodeInput>>>(
         &self,
         model: M,
+        device: &Device,
         comm: Box<dyn Communicator>,
         fetch: F,
         to_evaluate: impl Fn() -> F,
@@ -80,7 +91,7 @@ impl NodeProgram<'_> {
         let (val_batches, test_batches) = (to_judge(val)?, to_judge(test)?);
         let train = loader(train, fetch, comm.topology())?;
         let (task, optimizer) = (NodeClassification::new(), program.fit.optimizer()?);
-        let trainer = Trainer::new(task, model, &optimizer, comm, program.run.device())?;
+        let trainer = Trainer::new(task, model, &optimizer, comm, device.clone())?;
         program.see_through(
             trainer,
             &train,

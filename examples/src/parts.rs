@@ -1,6 +1,7 @@
 //! Training on a graph in parts, which lie with the ranks or with servers.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail, ensure};
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
-use kiln_dist::Communicator;
+use kiln_dist::{Communicator, Topology};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceSampler;
 use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeFetch};
@@ -81,6 +82,9 @@ pub struct Parts<'a> {
     pub dim: usize,
     /// Number of classes.
     pub n_classes: usize,
+    /// The samplers of parts on devices, with the number of edges, by the device's place and the part's number: ranks that
+    /// share both share one.
+    on_devices: Mutex<BTreeMap<(usize, usize), (DeviceSampler, u64)>>,
 }
 
 #[derive(Debug)]
@@ -161,6 +165,7 @@ impl PartsArgs {
             run,
             dim: part.features.dim(),
             n_classes: part.labels.n_classes(),
+            on_devices: Mutex::default(),
             source: Source::Folder(folder.to_owned(), n_parts),
             name: part.name,
             hash: part.hash,
@@ -183,6 +188,7 @@ impl PartsArgs {
             class_names: graph.class_names().to_vec(),
             dim: graph.dim(),
             n_classes: graph.labels().n_classes(),
+            on_devices: Mutex::default(),
             source: Source::Servers(Mutex::new(Some(Arc::new(graph)))),
         })
     }
@@ -230,7 +236,7 @@ impl Parts<'_> {
         fanouts: &[Fanout],
         init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
     ) -> anyhow::Result<ExitCode> {
-        let (device, crew) = (self.run.device(), Crew::meet(program.settings, self.run, &self.hash)?);
+        let crew = Crew::meet(program.settings, self.run, &self.hash)?;
         // A rank without one says so as a rank, so that the others hear of it.
         let host = match &self.args.host {
             Some(host) => Ok(host.clone()),
@@ -240,7 +246,8 @@ impl Parts<'_> {
         };
         let endings = crew.run(|mut comm| {
             let reach = self.reach(&mut *comm, &host)?;
-            let model = init(&device.clone().autodiff())?;
+            let device = self.run.device_of(comm.topology().local_rank);
+            let model = init(&device.autodiff())?;
             let ending = self.rank(program, &reach, fanouts, model, comm)?;
             if let Reach::Worker(worker) = reach {
                 worker.end(self.run.ranks().deadline)?;
@@ -299,17 +306,30 @@ impl Parts<'_> {
         &self,
         graph: &Arc<RemoteGraph>,
         fanouts: &[Fanout],
-        rank: usize,
+        topology: Topology,
     ) -> anyhow::Result<RemoteSampler> {
         let (sampler, mode) = (RemoteSampler::new(graph.clone(), fanouts), self.args.graph_mode);
         let Some(part) = graph.part().filter(|_| mode != GraphMode::Cpu) else { return Ok(sampler) };
-        let Some(own) = mode.bring(Arc::new(part.graph_by_node()?), &self.run.device())? else {
-            return Ok(sampler);
+        let key = (self.run.place_of(topology.local_rank), part.index);
+        // Held while the part is copied, so that other ranks of the device do not copy it, too.
+        let mut on_devices = self.on_devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let (own, n_edges) = match on_devices.get(&key) {
+            Some(own) => own.clone(),
+            None => {
+                let device = self.run.device_of(topology.local_rank);
+                let brought = mode.bring(Arc::new(part.graph_by_node()?), &device)?;
+                let Some(own) = brought else { return Ok(sampler) };
+                let n_edges = own.n_edges();
+                let own = (DeviceSampler::new(own, fanouts), n_edges);
+                on_devices.insert(key, own.clone());
+                own
+            }
         };
-        if rank == 0 {
-            say(format_args!("sampling        of part {}, {}", part.index, mode.tell(own.n_edges())));
+        drop(on_devices);
+        if topology.rank == 0 {
+            say(format_args!("sampling        of part {}, {}", part.index, mode.tell(n_edges)));
         }
-        Ok(sampler.with_own(DeviceSampler::new(own, fanouts))?)
+        Ok(sampler.with_own(own)?)
     }
 
     fn rank<M: LayerWise + Sync>(
@@ -321,8 +341,9 @@ impl Parts<'_> {
         comm: Box<dyn Communicator>,
     ) -> anyhow::Result<Ending> {
         let Self { args, run, .. } = *self;
-        let (graph, device, topology) = (reach.graph(), run.device(), comm.topology());
-        let sampler = Arc::new(self.sampler(graph, fanouts, topology.rank)?);
+        let (graph, topology) = (reach.graph(), comm.topology());
+        let device = run.device_of(topology.local_rank);
+        let sampler = Arc::new(self.sampler(graph, fanouts, topology)?);
         let features = match args.no_static_cache {
             true => RemoteFeatures::without_cache(graph.clone()),
             false => RemoteFeatures::new(graph.clone())?,

@@ -1,5 +1,6 @@
 //! Where graph and features are read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::ensure;
@@ -7,7 +8,7 @@ use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_data::Dataset;
 use kiln_graph::Csc;
-use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
+use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, HitRate};
 use kiln_loader::{ItemSampler, Pass};
 use kiln_sample::{BlockSampler, input_counts};
 
@@ -73,51 +74,65 @@ pub struct PlacementArgs {
 pub enum Placement {
     /// By the processor.
     Host,
-    /// By the device.
-    Device {
-        /// Samples blocks.
-        sampler: Arc<DeviceSampler>,
-        /// Gives features.
-        features: Arc<DeviceFeatures>,
-    },
+    /// By the devices of the ranks of this process, each with a copy of its own, which its ranks share; by place.
+    Devices(BTreeMap<usize, OnDevice>),
+}
+
+/// What makes batches on one device.
+#[derive(Debug, Clone)]
+pub struct OnDevice {
+    /// Samples blocks.
+    pub sampler: Arc<DeviceSampler>,
+    /// Gives features.
+    pub features: Arc<DeviceFeatures>,
 }
 
 impl PlacementArgs {
-    /// Brings to the device what it was asked to hold, and says so. `sampler` is the processor's, and `to_device` makes
-    /// the device's from the graph there.
+    /// Copies to each device of this process's ranks, once, what it was asked to hold, and says so. `sampler` is the
+    /// processor's, and `to_device` makes a device's from the graph there.
     ///
     /// # Errors
-    /// When flags contradict each other, or the device has no room.
+    /// When flags contradict each other, or a device has no room.
     pub fn place(
         &self,
         run: &RunArgs,
         data: &Dataset,
         graph: Arc<Csc>,
         sampler: &dyn BlockSampler,
-        to_device: impl FnOnce(DeviceGraph) -> kiln_sample::Result<DeviceSampler>,
+        to_device: impl Fn(DeviceGraph) -> kiln_sample::Result<DeviceSampler>,
     ) -> anyhow::Result<Placement> {
         let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();
         ensure!(is_for_cache, "--hot-by is for --feature-cache: give both or neither");
-        let Some(on_device) = self.graph_mode.bring(graph.clone(), &run.device())? else {
+        if self.graph_mode == GraphMode::Cpu {
             let needs_device = self.feature_cache.is_some();
             ensure!(
                 !needs_device,
                 "--feature-cache is for --graph-mode device or zero-copy: give both or neither"
             );
             return Ok(Placement::Host);
+        }
+        let hotness = match self.feature_cache {
+            Some(n_bytes) => Some((n_bytes, self.hotness(run, data, &graph, sampler)?)),
+            None => None,
         };
-        let features = match self.feature_cache {
-            None => DeviceFeatures::new(data.features.clone(), &run.device())?,
-            Some(n_bytes) => {
-                let hotness = self.hotness(run, data, &graph, sampler)?;
-                DeviceFeatures::hottest(data.features.clone(), &hotness, n_bytes, &run.device())?
+        let mut on_devices = BTreeMap::new();
+        for (place, device) in run.own_devices() {
+            let Some(on_device) = self.graph_mode.bring(graph.clone(), &device)? else { continue };
+            let features = match &hotness {
+                None => DeviceFeatures::new(data.features.clone(), &device)?,
+                Some((n_bytes, hotness)) => {
+                    DeviceFeatures::hottest(data.features.clone(), hotness, *n_bytes, &device)?
+                }
+            };
+            let (n_cached, n_rows) = (features.n_cached(), data.features.n_rows());
+            if on_devices.is_empty() {
+                let edges = self.graph_mode.tell(on_device.n_edges());
+                say(format_args!("{edges}; {n_cached} of {n_rows} feature rows are on the device"));
             }
-        };
-        let (n_cached, n_rows) = (features.n_cached(), data.features.n_rows());
-        let edges = self.graph_mode.tell(on_device.n_edges());
-        say(format_args!("{edges}; {n_cached} of {n_rows} feature rows are on the device"));
-        let sampler = to_device(on_device)?;
-        Ok(Placement::Device { sampler: Arc::new(sampler), features: Arc::new(features) })
+            let sampler = Arc::new(to_device(on_device)?);
+            on_devices.insert(place, OnDevice { sampler, features: Arc::new(features) });
+        }
+        Ok(Placement::Devices(on_devices))
     }
 
     fn hotness(
@@ -138,10 +153,11 @@ impl PlacementArgs {
 }
 
 impl Placement {
-    /// Says how often the device had what was asked for.
+    /// Says how often the devices had what was asked for.
     pub fn say_hits(&self) {
-        if let Self::Device { features, .. } = self {
-            let hits = features.hit_rate();
+        if let Self::Devices(on_devices) = self {
+            let hits = on_devices.values().map(|on_device| on_device.features.hit_rate());
+            let hits = hits.fold(HitRate::default(), HitRate::and);
             say(format_args!("feature hits    {:.1} % of {} rows", 100.0 * hits.share(), hits.n_rows));
         }
     }

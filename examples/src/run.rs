@@ -1,5 +1,6 @@
 //! How a program runs: its ranks and their batches.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use anyhow::ensure;
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_dist::{Ranks, Topology};
+use kiln_kernels::Devices;
 use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, Uneven};
 
 use crate::{LaunchArgs, flags, launch};
@@ -35,9 +37,9 @@ impl UnevenSeeds {
 /// Where and how the program runs.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Ranks that train together, each a thread with a model and a device of its own.
-    #[arg(long, value_parser = flags::threads, default_value = "1")]
-    ranks: usize,
+    /// Number of ranks that train together, each a thread with a model of its own; `auto` is one rank per device, or on the CPU the number of cores divided by --threads-per-rank.
+    #[arg(long, value_parser = flags::ranks, default_value = "1")]
+    ranks: RankCount,
     /// Threads that compute in each rank; its share of the cores if not given.
     #[arg(long, value_parser = flags::threads)]
     threads_per_rank: Option<usize>,
@@ -59,38 +61,54 @@ pub struct RunArgs {
     /// Threads of each rank that sample and gather ahead, besides those that compute; 0 does so between the steps. If not given, 1 where a rank computes on several threads, or there is one rank.
     #[arg(long, value_parser = flags::workers)]
     workers: Option<usize>,
-    /// Device that computes: `cpu`, or with the feature of that name `cuda`, `wgpu` (`cuda:1` is the second one) or `cube-cpu`. Several ranks may share one; of ranks that are processes each takes the one of its local rank, where the machine has several and no number is given.
-    #[arg(long, value_parser = flags::device, default_value = "cpu")]
-    device: NamedDevice,
+    /// Device that computes: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all GPUs: the rank with local rank i takes GPU i mod n. `cuda:1` is one of them, `cuda:0,cuda:2` are two.
+    #[arg(long, value_parser = flags::devices, default_value = "cpu")]
+    device: Devices,
     #[command(flatten)]
     pub(crate) launch: LaunchArgs,
     /// Threads of this process's rank, once its job knows.
     #[arg(skip)]
     pub(crate) threads: OnceLock<usize>,
+    /// What sums the gradients of the ranks of this process on their GPUs, made by the first rank that asks for it.
+    #[cfg(feature = "nccl")]
+    #[arg(skip)]
+    pub(crate) nccl: OnceLock<crate::launch::LocalNccl>,
 }
 
-/// A device and what it was called.
-#[derive(Debug, Clone)]
-pub struct NamedDevice {
-    /// As it was given.
-    pub name: String,
-    /// The device.
-    pub device: Device,
+/// How many ranks were asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankCount {
+    /// One per device; on the CPU, as many as the cores have room for.
+    Auto,
+    /// This many.
+    Exactly(usize),
 }
 
 impl RunArgs {
     /// The ranks of this process: those that were asked for, or one, where ranks are processes.
     pub fn ranks(&self) -> Ranks {
-        let ranks = Ranks::of(self.ranks);
+        let ranks = Ranks::of(self.n_threads());
         let threads_per_rank = self.threads_per_rank.unwrap_or(ranks.threads_per_rank);
         let default = if launch().is_some() { 120 } else { 600 };
         let deadline = Duration::from_secs(self.deadline.unwrap_or(default) as u64);
         Ranks { threads_per_rank, deadline, ..ranks }
     }
 
+    /// Ranks that are threads of this process.
+    fn n_threads(&self) -> usize {
+        match self.ranks {
+            RankCount::Exactly(n_ranks) => n_ranks,
+            RankCount::Auto if launch().is_some() => 1,
+            RankCount::Auto if self.device.len() == 1 && kiln_kernels::is_processor(&self.device_of(0)) => {
+                (Ranks::of(1).threads_per_rank / self.threads_per_rank.unwrap_or(1)).max(1)
+            }
+            RankCount::Auto => self.device.len(),
+        }
+    }
+
     /// Ranks that train together.
     pub fn n_ranks(&self) -> usize {
-        launch().map_or(self.ranks, |launch| launch.world_size)
+        launch().map_or(self.n_threads(), |launch| launch.world_size)
     }
 
     /// The threads that each rank was asked to have, if it was.
@@ -100,28 +118,34 @@ impl RunArgs {
 
     /// Whether both threads and processes were asked for.
     pub(crate) fn has_ranks_in_ranks(&self) -> bool {
-        launch().is_some() && self.ranks != 1
+        launch().is_some() && self.n_threads() != 1
     }
 
-    /// The device that computes: of several processes of a machine that has several, this one's.
-    pub fn device(&self) -> Device {
-        self.device_of_process().map_or_else(|| self.device.device.clone(), |(_, device)| device)
+    /// The device that the rank with this local rank computes on.
+    pub fn device_of(&self, local_rank: usize) -> Device {
+        self.device.of_rank(local_rank).device.clone()
     }
 
-    /// This process's own device and its number, where a device without a number was asked for. There is none of that
-    /// number where each process sees but its own.
-    fn device_of_process(&self) -> Option<(usize, Device)> {
-        let index = launch()?.local_rank;
-        let device = kiln_kernels::open_device(&format!("{}:{index}", self.device.name)).ok()?;
-        Some((index, device))
+    /// The place of that device among the machine's.
+    pub(crate) fn place_of(&self, local_rank: usize) -> usize {
+        self.device.place(local_rank)
     }
 
-    /// The number of this process's CUDA device, where ranks are processes.
+    /// The devices that ranks of this process compute on, by their places.
+    pub(crate) fn own_devices(&self) -> BTreeMap<usize, Device> {
+        let local_ranks = match launch() {
+            Some(launch) => launch.local_rank..launch.local_rank + 1,
+            None => 0..self.n_threads(),
+        };
+        local_ranks.map(|local_rank| (self.place_of(local_rank), self.device_of(local_rank))).collect()
+    }
+
+    /// The numbers of the CUDA devices of all ranks of this process, by rank; `None` where one has another device.
     #[cfg(feature = "nccl")]
-    pub(crate) fn cuda_of_process(&self) -> Option<usize> {
-        let (kind, given) = self.device.name.split_once(':').unwrap_or((&self.device.name, "0"));
-        let given = given.parse().ok().filter(|_| kind == "cuda" && launch().is_some())?;
-        Some(self.device_of_process().map_or(given, |(index, _)| index))
+    pub(crate) fn cuda_indices(&self) -> Option<Vec<usize>> {
+        let first = launch().map_or(0, |launch| launch.local_rank);
+        let index = |local_rank| self.device.of_rank(local_rank).name.strip_prefix("cuda:")?.parse().ok();
+        (first..first + self.n_threads()).map(index).collect()
     }
 
     /// How items become a rank's batches.
@@ -167,5 +191,43 @@ impl RunArgs {
             self.n_ranks() == 1 || 1 < *self.threads.get().unwrap_or(&self.ranks().threads_per_rank);
         let workers = self.workers.unwrap_or(usize::from(has_core_to_spare));
         LoaderConfig { workers, ..Default::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn run(flags: &str) -> RunArgs {
+        let words = ["program"].into_iter().chain(flags.split_whitespace());
+        Program::try_parse_from(words).expect("these flags should be understood").run
+    }
+
+    #[test]
+    fn auto_is_one_rank_per_device_or_the_cores() {
+        assert_eq!(run("--ranks 3").n_ranks(), 3);
+        assert_eq!(run("--ranks auto --device cpu,cpu,cpu").n_ranks(), 3);
+        let n_cores = Ranks::of(1).threads_per_rank;
+        assert_eq!(run("--ranks auto").n_ranks(), n_cores);
+        let two_each = run("--ranks auto --threads-per-rank 2");
+        assert_eq!((two_each.n_ranks(), two_each.ranks().threads_per_rank), ((n_cores / 2).max(1), 2));
+        assert!(Program::try_parse_from(["program", "--ranks", "all"]).is_err());
+    }
+
+    #[test]
+    fn ranks_of_a_process_share_the_devices_in_turn() {
+        let three_on_two = run("--ranks 3 --device cpu,cpu");
+        assert_eq!([0, 1, 2].map(|local_rank| three_on_two.place_of(local_rank)), [0, 1, 0]);
+        assert_eq!(three_on_two.own_devices().into_keys().collect::<Vec<_>>(), [0, 1]);
+        // What lies on a device is not copied to those that no rank computes on.
+        assert_eq!(run("--ranks 1 --device cpu,cpu").own_devices().len(), 1);
     }
 }

@@ -4,7 +4,7 @@
 
 mod parted;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kiln_data::synthetic::FakeConfig;
 use kiln_graph::NodeId;
-use kiln_kernels::{DeviceGraph, DeviceSampler, open_device};
+use kiln_kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
 use kiln_partition::{Part, part_folder};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_rpc::Token;
@@ -34,6 +34,53 @@ fn text(bytes: &[u8]) -> String {
 fn device() -> Option<String> {
     let named = std::env::var("KILN_DEVICE").ok().filter(|name| name != "cpu");
     named.or(cfg!(feature = "cube-cpu").then(|| "cube-cpu".into()))
+}
+
+/// Four ranks on two devices of the stub driver: each device has launches, and gets the graph and the features once.
+#[test]
+fn each_device_gets_one_copy_for_all_its_ranks() {
+    if std::env::var_os("CUDA_STUB_DIR").is_none() {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: copies per device: not on the stub driver").unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let traced = folder.path().join("trace");
+    std::fs::create_dir(&traced).unwrap();
+    // Features of 40,000 bytes and more are larger than any weight, gradient or batch of this run.
+    let flags = "--data fake:2000 --hidden 8 --layers 1 --fanouts 2 --batch-size 8 --epochs 1 --drop-last --ranks 4 \
+                 --device cuda:0,cuda:1 --graph-mode device";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_node_classification"));
+    command.args(flags.split_whitespace()).arg("--out").arg(folder.path().join("out"));
+    let output = command.env("CUDA_STUB_DIR", &traced).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let traces = std::fs::read_dir(&traced).unwrap().map(|entry| entry.unwrap().path());
+    let mut traces = traces.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("trace."));
+    let trace = std::fs::read_to_string(traces.next().unwrap()).unwrap();
+    let lines: Vec<Vec<&str>> = trace.lines().map(|line| line.split(' ').collect()).collect();
+    // `SECONDS tTHREAD stream qQUEUE dDEVICE`
+    let streams: BTreeMap<&str, &str> =
+        lines.iter().filter(|line| line[2] == "stream").map(|line| (line[3], line[4])).collect();
+    // `SECONDS tTHREAD copy h2d BYTES qQUEUE`
+    let copies = lines.iter().filter(|line| line[2] == "copy" && line[3] == "h2d");
+    let copies: Vec<(usize, &str)> =
+        copies.map(|line| (line[4].parse().unwrap(), streams.get(line[5]).copied().unwrap_or("?"))).collect();
+    let largest = copies.iter().map(|(n_bytes, _)| *n_bytes).max().unwrap();
+    for device in ["d0", "d1"] {
+        let n_launches = lines.iter().filter(|line| line[2] == "launch" && line.contains(&device)).count();
+        assert!(50 < n_launches, "{n_launches} launches on {device}");
+        let n_copies = copies.iter().filter(|copy| **copy == (largest, device)).count();
+        assert_eq!(n_copies, 1, "copies of the features, {largest} bytes, to {device}");
+    }
+    assert!(!trace.contains(" d2 "), "the third device is not used");
+}
+
+#[test]
+fn cross_validation_trains_there() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let flags = format!("--folds 3 --epochs 1 --hidden 8 --layers 2 --ranks 2 --device {device}");
+    let output = run(env!("CARGO_BIN_EXE_cross_validation"), &flags);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("inner validation"), "{}", text(&output.stdout));
 }
 
 /// What a run has learned.
@@ -77,6 +124,10 @@ fn node_classification_trains_there() {
     let flags = "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1";
     check(env!("CARGO_BIN_EXE_node_classification"), flags);
     check(env!("CARGO_BIN_EXE_node_classification"), &format!("{flags} --model gcn --ranks 2"));
+    for mode in ["device", "zero-copy"] {
+        check(env!("CARGO_BIN_EXE_node_classification"), &format!("{flags} --graph-mode {mode}"));
+        check(env!("CARGO_BIN_EXE_node_classification"), &format!("{flags} --model gcn --graph-mode {mode}"));
+    }
 }
 
 /// Where the batches are made is no part of what a run learns.
@@ -103,6 +154,42 @@ fn batches_that_the_device_makes_give_the_same_weights() {
             assert_eq!(said.contains("stay with the host"), how == "zero-copy", "{said}");
         }
     }
+}
+
+/// Which device a rank computes on is no part of what the ranks learn.
+#[test]
+fn two_ranks_learn_the_same_on_one_device_and_on_two() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let one = if device == "cuda" { "cuda:0" } else { &device };
+    // Where there is one, it counts as two if it is named twice.
+    let two = match Devices::open(&device).unwrap().len() {
+        1 => format!("{one},{one}"),
+        _ => format!("{device}:0,{device}:1"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for mode in ["cpu", "device"] {
+        let trained = |name: &str, flags: &str| {
+            let out = folder.path().join(format!("{mode} {name}"));
+            let flags = format!(
+                "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1 --graph-mode {mode} {flags}"
+            );
+            let mut command = Command::new(env!("CARGO_BIN_EXE_node_classification"));
+            let output = command.args(flags.split_whitespace()).arg("--out").arg(&out).output().unwrap();
+            assert!(output.status.success(), "{mode} {name}: {}", text(&output.stderr));
+            weights_hash(&out)
+        };
+        let on_one = trained("one", &format!("--ranks 2 --device {one}"));
+        let on_two = trained("two", &format!("--ranks auto --device {two}"));
+        assert_eq!(on_one, on_two, "{mode}: weights on {one} and on {two}");
+    }
+}
+
+#[test]
+fn multi_node_trains_there() {
+    check(
+        env!("CARGO_BIN_EXE_multi_node"),
+        "--data fake:600 --hidden 16 --fanouts 5,5 --val-batches 2 --epochs 1",
+    );
 }
 
 /// The same where each rank's device samples its part, and others are asked for the rest.
@@ -198,7 +285,7 @@ fn no_kernel_is_compiled_for_the_shapes_of_a_batch() {
 }
 
 #[test]
-fn graph_classification_trains_there_on_two_ranks_of_one_device() {
+fn graph_classification_trains_there_on_two_ranks() {
     let flags = "--batch-size 32 --epochs 2 --ranks 2";
     check(env!("CARGO_BIN_EXE_graph_classification"), flags);
     // A bias that a batch normalisation follows has no gradient but rounding, which Adam takes for a direction: what
@@ -208,7 +295,7 @@ fn graph_classification_trains_there_on_two_ranks_of_one_device() {
 }
 
 #[test]
-fn a_custom_sampler_trains_there_on_two_ranks_of_one_device() {
+fn a_custom_sampler_trains_there_on_two_ranks() {
     let flags = "--data sbm --hidden 16 --batch-size 512 --epochs 1 --ranks 2 --rule low-degree";
     check(env!("CARGO_BIN_EXE_custom_sampler"), flags);
 }

@@ -39,6 +39,7 @@ const ALL: &[&str] = &[
     "kiln-rpc",
     "kiln-job",
     "kiln-remote",
+    "kiln-nccl",
     "kiln-kernels",
     "kiln-nn",
     "kiln-train",
@@ -56,9 +57,10 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
     Row { name: "kiln-dist", normal: &[], dev: &[], tensors: Forbidden },
     Row { name: "kiln-rpc", normal: &["kiln-dist"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-job", normal: &["kiln-dist", "kiln-rpc"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-job", normal: &["kiln-dist", "kiln-rpc", "kiln-nccl"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-nccl", normal: &[], dev: &[], tensors: Forbidden },
     Row { name: "kiln-remote", normal: &["kiln-graph", "kiln-sample", "kiln-feature", "kiln-partition", "kiln-dist", "kiln-rpc"], dev: &["kiln-data", "kiln-loader"], tensors: Forbidden },
-    Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "burn", "burn-cubecl", "cubecl", "cubecl-runtime"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "kiln-nccl", "burn", "burn-cubecl", "cubecl", "cubecl-runtime"], dev: &[], tensors: Allowed },
     Row { name: "kiln-nn", normal: &["kiln-kernels", "kiln-sample", "burn"], dev: &["kiln-graph"], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-loader", "kiln-feature", "kiln-dist", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
@@ -173,7 +175,7 @@ mod tests {
         let deps_of = |name: &str, arrow: Value| if name == from { json!([arrow]) } else { json!([]) };
         let package = |name: &&str| {
             let dependencies = deps_of(name, json!({ "name": to, "kind": kind }));
-            json!({ "id": name, "name": name, "dependencies": dependencies })
+            json!({ "id": name, "name": name, "manifest_path": "", "dependencies": dependencies })
         };
         let node = |name: &&str| {
             let deps = deps_of(name, json!({ "pkg": to, "dep_kinds": [{ "kind": kind }] }));
@@ -224,7 +226,7 @@ mod tests {
     fn a_tensor_library_below_kernels_is_found_behind_another_package() {
         let mut metadata = with_arrow("kiln-data", "npy-reader", None);
         let library: Node = serde_json::from_value(json!({ "id": "ndarray-stats", "deps": [] })).unwrap();
-        let package = json!({ "id": "ndarray-stats", "name": "ndarray-stats", "dependencies": [] });
+        let package = json!({ "id": "ndarray-stats", "name": "ndarray-stats", "manifest_path": "", "dependencies": [] });
         metadata.packages.push(serde_json::from_value(package).unwrap());
         let edge = json!({ "pkg": "ndarray-stats", "dep_kinds": [{ "kind": null }] });
         let reader = metadata.resolve.nodes.iter_mut().find(|node| node.id == "npy-reader").unwrap();
@@ -239,7 +241,7 @@ mod tests {
         let graph = metadata.resolve.nodes.iter_mut().find(|node| node.id == "kiln-graph").unwrap();
         for i in 0..LIGHT_MAX_PACKAGES - 1 {
             let id = format!("small-{i}");
-            let package = json!({ "id": id, "name": id, "dependencies": [] });
+            let package = json!({ "id": id, "name": id, "manifest_path": "", "dependencies": [] });
             metadata.packages.push(serde_json::from_value(package).unwrap());
             let edge = json!({ "pkg": id, "dep_kinds": [{ "kind": null }] });
             graph.deps.push(serde_json::from_value(edge).unwrap());

@@ -63,24 +63,24 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// What users build who ask for no device but the processor, and what the tests are built with.
+/// The default features, which are those of the README's commands.
 fn clippy() -> Result<()> {
     lint(&[])
 }
 
 fn clippy_of_devices() -> Result<()> {
     llvm::run()?;
-    lint(&["--features", test::features()])
+    lint(&["--features", test::all_features()])
 }
 
 fn lint(features: &[&str]) -> Result<()> {
     let mut clippy = workspace::cargo()?;
-    clippy.args("clippy --release --locked --workspace --all-targets".split(' ')).args(features);
+    clippy.args("clippy --profile tests --locked --workspace --all-targets".split(' ')).args(features);
     workspace::run(clippy.args(["--", "-D", "warnings"]))
 }
 
 fn docs() -> Result<()> {
-    let args = "doc --release --locked --workspace --no-deps";
+    let args = "doc --profile tests --locked --workspace --no-deps";
     workspace::run(workspace::cargo()?.args(args.split(' ')).env("RUSTDOCFLAGS", "-D warnings"))
 }
 

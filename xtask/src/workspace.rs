@@ -34,6 +34,7 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
+    pub(crate) manifest_path: String,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -73,13 +74,18 @@ pub(crate) struct DepKind {
 impl Metadata {
     /// Asks cargo, for this machine's platform only, so that nothing is fetched for others.
     pub(crate) fn load() -> Result<Self> {
-        let version = stdout_of(Command::new("rustc").arg("-vV"))?;
-        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-        let host = host.context("`rustc -vV` names no host")?;
-        let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", host];
+        let host = host()?;
+        let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", &host];
         let json = stdout_of(cargo()?.args(args))?;
         serde_json::from_str(&json).context("`cargo metadata` printed something unexpected")
     }
+}
+
+/// This machine's target triple.
+pub(crate) fn host() -> Result<String> {
+    let version = stdout_of(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("`rustc -vV` names no host")?.to_owned())
 }
 
 /// The workspace's folder.

@@ -23,8 +23,8 @@ pub(crate) enum Carrier {
     Store,
     #[cfg(feature = "nccl")]
     Nccl {
-        /// Of this process.
-        local_rank: usize,
+        /// This process's GPU.
+        device: usize,
     },
 }
 
@@ -36,33 +36,44 @@ pub(crate) struct Meet {
 }
 
 impl Carrier {
-    /// With the engine's name.
+    /// Starts the engine that was asked for; with [`EngineKind::Auto`] the first of MPI and NCCL that works on this
+    /// machine. Returns its name, too.
     pub(crate) fn start(launch: &Launch, engine: EngineKind) -> Result<(Self, &'static str), JobError> {
         match engine {
             EngineKind::Store => Ok((Self::Store, "store")),
-            #[cfg(feature = "mpi")]
-            EngineKind::Auto | EngineKind::Mpi => {
-                let world = crate::mpi::MpiWorld::start()?;
-                let (rank, world_size) = (world.rank(), world.world_size());
-                if (rank, world_size) == (launch.rank, launch.world_size) {
-                    return Ok((Self::Mpi(world), "mpi"));
-                }
-                Err(JobError::OtherWorld { launch: launch.to_string(), rank, world_size })
-            }
-            #[cfg(all(feature = "nccl", not(feature = "mpi")))]
-            EngineKind::Auto => Self::start(launch, EngineKind::Nccl),
-            #[cfg(not(any(feature = "nccl", feature = "mpi")))]
-            EngineKind::Auto => Err(JobError::NoEngine { launch: launch.to_string() }),
-            #[cfg(not(feature = "mpi"))]
-            EngineKind::Mpi => Err(JobError::NotBuilt { engine: "mpi" }),
-            #[cfg(feature = "nccl")]
-            EngineKind::Nccl => {
-                crate::nccl::Nccl::check()?;
-                Ok((Self::Nccl { local_rank: launch.local_rank }, "nccl"))
-            }
-            #[cfg(not(feature = "nccl"))]
-            EngineKind::Nccl => Err(JobError::NotBuilt { engine: "nccl" }),
+            EngineKind::Mpi => Ok((Self::start_mpi(launch)?, "mpi")),
+            EngineKind::Nccl => Ok((Self::start_nccl(launch)?, "nccl")),
+            EngineKind::Auto => first_that_works(
+                &launch.to_string(),
+                || Ok((Self::start_mpi(launch)?, "mpi")),
+                || Ok((Self::start_nccl(launch)?, "nccl")),
+            ),
         }
+    }
+
+    #[cfg(feature = "mpi")]
+    fn start_mpi(launch: &Launch) -> Result<Self, JobError> {
+        let world = crate::mpi::MpiWorld::start()?;
+        let (rank, world_size) = (world.rank(), world.world_size());
+        if (rank, world_size) == (launch.rank, launch.world_size) {
+            return Ok(Self::Mpi(world));
+        }
+        Err(JobError::OtherWorld { launch: launch.to_string(), rank, world_size })
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn start_mpi(_: &Launch) -> Result<Self, JobError> {
+        Err(JobError::NotBuilt { engine: "mpi" })
+    }
+
+    #[cfg(feature = "nccl")]
+    fn start_nccl(launch: &Launch) -> Result<Self, JobError> {
+        Ok(Self::Nccl { device: crate::nccl::Nccl::device_of(launch.local_rank)? })
+    }
+
+    #[cfg(not(feature = "nccl"))]
+    fn start_nccl(_: &Launch) -> Result<Self, JobError> {
+        Err(JobError::NotBuilt { engine: "nccl" })
     }
 
     pub(crate) fn meet(&self, launch: &Launch, config: &JobConfig) -> Result<Meet, JobError> {
@@ -110,11 +121,28 @@ impl Carrier {
         Ok(match self {
             Self::Store => Box::new(Store { control: Arc::clone(control) }),
             #[cfg(feature = "nccl")]
-            Self::Nccl { local_rank } => Box::new(crate::nccl::Nccl::start(control, local_rank)?),
+            Self::Nccl { device } => Box::new(crate::nccl::Nccl::new(control, device)),
             #[cfg(feature = "mpi")]
             Self::Mpi(world) => Box::new(world),
         })
     }
+}
+
+/// The first of MPI and NCCL that works on this machine. MPI is skipped only where the program was built without it: an
+/// MPI that is there and fails, or has other processes, is an error, since the other ranks may already be in it.
+fn first_that_works<T>(
+    launch: &str,
+    mpi: impl FnOnce() -> Result<T, JobError>,
+    nccl: impl FnOnce() -> Result<T, JobError>,
+) -> Result<T, JobError> {
+    let no_mpi = match mpi() {
+        Err(error @ JobError::NotBuilt { .. }) => error,
+        outcome => return outcome,
+    };
+    nccl().map_err(|no_nccl| {
+        let tried = format!("mpi ({no_mpi}), nccl ({no_nccl})");
+        JobError::NoEngine { launch: launch.to_owned(), tried }
+    })
 }
 
 /// Rank 0's address, the token and what listens there.
@@ -168,4 +196,39 @@ fn listen(master: &Master) -> Result<TcpListener, JobError> {
     let listener = TcpListener::bind((master.host.as_str(), master.port)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(engine: &'static str) -> Result<&'static str, JobError> {
+        Err(JobError::NotBuilt { engine })
+    }
+
+    fn broken(reason: &str) -> Result<&'static str, JobError> {
+        Err(JobError::Nccl { reason: reason.to_owned() })
+    }
+
+    #[test]
+    fn auto_takes_the_first_engine_that_works() {
+        assert_eq!(first_that_works("2 ranks", || Ok("mpi"), || Ok("nccl")).unwrap(), "mpi");
+        assert_eq!(first_that_works("2 ranks", || missing("mpi"), || Ok("nccl")).unwrap(), "nccl");
+    }
+
+    #[test]
+    fn auto_names_every_engine_that_it_tried() {
+        let outcome = first_that_works("2 ranks", || missing("mpi"), || broken("no libnccl.so.2"));
+        let error = outcome.unwrap_err().to_string();
+        let expected =
+            ["2 ranks: ", "tried mpi (this program was built without", "), nccl (NCCL: no libnccl.so.2)"];
+        assert!(expected.iter().all(|expected| error.contains(expected)), "{error}");
+    }
+
+    #[test]
+    fn auto_does_not_hide_an_mpi_that_fails() {
+        let broken_mpi = || Err(JobError::Mpi { reason: "no MPI_THREAD_MULTIPLE".to_owned() });
+        let outcome = first_that_works("2 ranks", broken_mpi, || Ok("nccl"));
+        assert!(matches!(outcome, Err(JobError::Mpi { .. })), "{outcome:?}");
+    }
 }

@@ -6,17 +6,19 @@ use crate::{EXIT_FAILED, EXIT_RETRY};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// Several processes, and nothing that carries bytes between them.
+    /// Several processes, and no engine that works on this machine.
     #[error(
-        "{launch}: this program was built with neither of the features `mpi` and `nccl`, which carry gradients between \
-         processes: build it with one, start one process, or ask for the engine `store`, which needs nothing and is slow"
+        "{launch}: no engine carries gradients between the processes; tried {tried}; build and install one of them, \
+         start one process, or give --engine store, which needs neither and is slow"
     )]
     NoEngine {
         /// How the processes were started.
         launch: String,
+        /// The engines that were tried, and why each does not work.
+        tried: String,
     },
     /// An engine that this program was built without.
-    #[error("the engine `{engine}` is not in this program: build it with the feature `{engine}`")]
+    #[error("this program was built without the feature `{engine}`: build it with the feature `{engine}`")]
     NotBuilt {
         /// The engine.
         engine: &'static str,

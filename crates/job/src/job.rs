@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum EngineKind {
-    /// MPI where it was built in, NCCL where only that was.
+    /// The first of MPI and NCCL that was built in and works on this machine.
     #[default]
     Auto,
     /// MPI.

@@ -1,56 +1,46 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use cudarc::driver::{CudaContext, CudaStream};
-use cudarc::nccl::{Comm, Id};
+use cudarc::driver::DevicePtr;
+use kiln_nccl::{Buffer, Comm, CudaContext, UniqueId};
 
 use crate::JobError;
 use crate::control::Control;
 use crate::engine::{Engine, Engines, Outcome, Parts, PartsMut};
 
-/// Bytes that one call moves at most: twice as many are held on the device meanwhile.
+/// The most bytes that one call moves; the device holds twice as many meanwhile.
 const MAX_BYTES: usize = 256 << 20;
 
-/// How long the first rank has to make a secret: what it waits in is watched besides.
+/// How long a rank waits for the first one's id, and in a call: a day. The job's watchdog ends a process earlier.
 const WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// A communicator's secret, which the first of its ranks makes.
-const ID_BYTES: usize = 128;
-
-/// The GPUs of a job's processes, one each, as NCCL connects them. NCCL neither authenticates nor encrypts.
+/// The GPUs of a job's processes, one per process, as NCCL connects them. NCCL neither authenticates nor encrypts.
 ///
-/// Bytes of the host are copied to the device and back; what is on a device already is summed there by the gradients'
-/// own way.
+/// Bytes of the host are copied to the device and back. Tensors that are on a device are summed there, by
+/// `kiln_kernels::NcclSum`.
 pub(crate) struct Nccl {
     control: Arc<Control>,
-    stream: Arc<CudaStream>,
+    device: usize,
 }
 
 impl Nccl {
-    /// Whether the library is there; it is loaded at run time.
-    pub(crate) fn check() -> Result<(), JobError> {
-        // SAFETY: it opens libraries by their names and closes them; NCCL's own initialisers are safe to run.
-        match unsafe { cudarc::nccl::sys::is_culib_present() } {
-            true => Ok(()),
-            false => Err(JobError::Nccl { reason: "there is no libnccl on this machine".to_owned() }),
+    /// The GPU of a process with this local rank: the one of that number, or the only one that it sees. Checks that
+    /// libnccl, which is loaded at run time, is there, too.
+    pub(crate) fn device_of(local_rank: usize) -> Result<usize, JobError> {
+        kiln_nccl::check().map_err(failed)?;
+        match CudaContext::device_count().map_err(failed)? as usize {
+            1 => Ok(0),
+            n_devices if local_rank < n_devices => Ok(local_rank),
+            n_devices => Err(JobError::Nccl {
+                reason: format!(
+                    "local rank {local_rank} has none of {n_devices} GPUs: start one process per GPU"
+                ),
+            }),
         }
     }
 
-    /// With the device of this process's place on its machine, or the only one that it sees.
-    pub(crate) fn start(control: &Arc<Control>, local_rank: usize) -> Result<Self, JobError> {
-        let failed = |error: cudarc::driver::DriverError| JobError::Nccl { reason: error.to_string() };
-        let n_devices = CudaContext::device_count().map_err(failed)? as usize;
-        let device = match n_devices {
-            1 => 0,
-            n_devices if local_rank < n_devices => local_rank,
-            _ => {
-                let reason =
-                    format!("local rank {local_rank} has none of {n_devices} GPUs: start one process a GPU");
-                return Err(JobError::Nccl { reason });
-            }
-        };
-        let stream = CudaContext::new(device).and_then(|context| context.new_stream()).map_err(failed)?;
-        Ok(Self { control: Arc::clone(control), stream })
+    pub(crate) fn new(control: &Arc<Control>, device: usize) -> Self {
+        Self { control: Arc::clone(control), device }
     }
 }
 
@@ -60,64 +50,48 @@ impl Engines for Nccl {
         let member = member.ok_or("this rank is not in the group")?;
         let key = format!("nccl id of {name}");
         if member == 0 {
-            let id = Id::new().map_err(told)?;
-            self.control.put(&key, id.internal().iter().map(|byte| *byte as u8).collect())?;
+            self.control.put(&key, UniqueId::new().map_err(told)?.bytes())?;
         }
-        let bytes: [u8; ID_BYTES] =
-            self.control.get(&key, WAIT)?.try_into().map_err(|_| "an id of NCCL of another length")?;
-        let id = Id::uninit(bytes.map(|byte| byte as std::ffi::c_char));
-        let comm = Comm::from_rank(Arc::clone(&self.stream), member, ranks.len(), id).map_err(told)?;
-        Ok(Box::new(NcclEngine { comm: Mutex::new(Handle(comm)), member, n_members: ranks.len() }))
+        let id = UniqueId::from_bytes(&self.control.get(&key, WAIT)?).map_err(told)?;
+        let comm = Comm::join(self.device, member, ranks.len(), &id, WAIT).map_err(told)?;
+        Ok(Box::new(NcclEngine { comm }))
     }
 }
 
 struct NcclEngine {
-    comm: Mutex<Handle>,
-    member: usize,
-    n_members: usize,
+    comm: Comm,
 }
 
-struct Handle(Comm);
-
-// SAFETY: NCCL lets any thread use a communicator, if no two do at the same time, which the mutex sees to; the current
-// device is set by each call of the stream's context.
-unsafe impl Send for Handle {}
-
 impl NcclEngine {
-    /// Sends each rank its part and takes what each has for this one, at once.
+    /// Sends each rank its part and receives the part that each has for this one, all at once.
     fn exchange(&mut self, send: Parts<'_>, recv: PartsMut<'_>) -> Outcome {
-        let handle = self.comm.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let (comm, stream) = (&handle.0, handle.0.stream());
+        let stream = Arc::clone(self.comm.stream());
         stream.context().bind_to_thread().map_err(told)?;
         // A device has no empty buffers.
         let bytes = if send.bytes.is_empty() { &[0][..] } else { send.bytes };
         let outgoing = stream.clone_htod(bytes).map_err(told)?;
-        let room = |n_bytes: &usize| stream.alloc_zeros::<u8>((*n_bytes).max(1)).map_err(told);
-        let mut rooms = recv.counts.iter().map(room).collect::<Result<Vec<_>, _>>()?;
-        // Views outlive the group, at whose end all of it happens.
-        let views: Vec<_> = rooms.iter_mut().map(|room| room.as_view_mut()).collect();
-        let mut group = comm.group();
-        let mut start = 0;
-        for (peer, count) in send.counts.iter().enumerate().filter(|(_, count)| 0 < **count) {
-            group.send(outgoing.slice(start..start + count), peer as i32).map_err(told)?;
-            start += count;
-        }
-        for ((peer, view), _) in
-            views.into_iter().enumerate().zip(recv.counts).filter(|(_, count)| 0 < **count)
-        {
-            group.recv(view, peer as i32).map_err(told)?;
-        }
-        drop(group);
-        let mut rest = recv.bytes;
-        for (room, count) in rooms.iter().zip(recv.counts) {
-            let (own, others) = rest.split_at_mut(*count);
-            if 0 < *count {
-                stream.memcpy_dtoh(room, own).map_err(told)?;
-            }
-            rest = others;
+        let n_received: usize = recv.counts.iter().sum();
+        let incoming = stream.alloc_zeros::<u8>(n_received.max(1)).map_err(told)?;
+        stream.synchronize().map_err(told)?;
+        let (from, to) = (outgoing.device_ptr(&stream).0, incoming.device_ptr(&stream).0);
+        // SAFETY: both allocations have as many bytes as the counts' sums, do not overlap, and live until this returns.
+        unsafe { self.comm.exchange(&buffers(from, send.counts), &buffers(to, recv.counts)) }
+            .map_err(told)?;
+        if 0 < n_received {
+            stream.memcpy_dtoh(&incoming.slice(..n_received), recv.bytes).map_err(told)?;
         }
         stream.synchronize().map_err(told)
     }
+}
+
+/// Parts of so many bytes, one after the other from an address on.
+fn buffers(mut address: u64, counts: &[usize]) -> Vec<Buffer> {
+    let part = |len: &usize| {
+        let start = address;
+        address += *len as u64;
+        Buffer { address: start, len: *len }
+    };
+    counts.iter().map(part).collect()
 }
 
 impl Engine for NcclEngine {
@@ -126,7 +100,7 @@ impl Engine for NcclEngine {
     }
 
     fn all_gather(&mut self, send: &[u8], counts: &[usize], recv: &mut [u8]) -> Outcome {
-        let (bytes, sent) = (send.repeat(self.n_members), vec![send.len(); self.n_members]);
+        let (bytes, sent) = (send.repeat(self.comm.n_ranks()), vec![send.len(); self.comm.n_ranks()]);
         self.exchange(Parts { bytes: &bytes, counts: &sent }, PartsMut { bytes: recv, counts })
     }
 
@@ -135,16 +109,20 @@ impl Engine for NcclEngine {
     }
 
     fn broadcast(&mut self, root: usize, bytes: &mut [u8]) -> Outcome {
-        let is_root = root == self.member;
+        let is_root = root == self.comm.rank();
         let to_each = if is_root { bytes.len() } else { 0 };
-        let sent = if is_root { bytes.repeat(self.n_members) } else { Vec::new() };
-        let mut taken = vec![0; self.n_members];
+        let sent = if is_root { bytes.repeat(self.comm.n_ranks()) } else { Vec::new() };
+        let mut taken = vec![0; self.comm.n_ranks()];
         taken[root] = bytes.len();
-        let send = Parts { bytes: &sent, counts: &vec![to_each; self.n_members] };
+        let send = Parts { bytes: &sent, counts: &vec![to_each; self.comm.n_ranks()] };
         self.exchange(send, PartsMut { bytes, counts: &taken })
     }
 }
 
-fn told(error: impl std::fmt::Debug) -> String {
-    format!("NCCL: {error:?}")
+fn told(error: impl std::fmt::Display) -> String {
+    format!("NCCL: {error}")
+}
+
+fn failed(error: impl std::fmt::Display) -> JobError {
+    JobError::Nccl { reason: error.to_string() }
 }

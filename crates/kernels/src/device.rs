@@ -9,7 +9,9 @@ use burn::tensor::{Device, Tensor};
 #[non_exhaustive]
 pub enum DeviceError {
     /// The name means nothing.
-    #[error("`{name}` is no device: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N")]
+    #[error(
+        "`{name}` is no device: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated by commas"
+    )]
     Unknown {
         /// What was given.
         name: String,
@@ -40,6 +42,62 @@ pub enum DeviceError {
         /// What it said.
         reason: String,
     },
+}
+
+/// A device and its name.
+#[derive(Debug, Clone)]
+pub struct NamedDevice {
+    /// The name, with the number where the kind has several: `cuda:1`.
+    pub name: String,
+    /// The device.
+    pub device: Device,
+}
+
+/// The devices that the ranks of one machine share: the rank with local rank `i` computes on device `i mod n`.
+#[derive(Debug, Clone)]
+pub struct Devices {
+    /// At least one.
+    devices: Vec<NamedDevice>,
+}
+
+impl Devices {
+    /// Opens the devices of a name, or of several separated by commas: `cuda` and `wgpu` without a number are all devices
+    /// of that kind, `cuda:0,cuda:2` those two. A device that is named twice counts as two.
+    ///
+    /// # Errors
+    /// As [`open_device`], for the first name that gives no device.
+    pub fn open(names: &str) -> Result<Self, DeviceError> {
+        let mut devices = Vec::new();
+        for name in names.split(',') {
+            match name {
+                "cuda" => Kind::Cuda.add_all(name, &mut devices)?,
+                "wgpu" => Kind::Wgpu.add_all(name, &mut devices)?,
+                _ => devices.push(NamedDevice { name: name.to_owned(), device: open_device(name)? }),
+            }
+        }
+        Ok(Self { devices })
+    }
+
+    /// The number of devices, at least one.
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// The place of a local rank's device among the devices.
+    pub fn place(&self, local_rank: usize) -> usize {
+        local_rank % self.devices.len()
+    }
+
+    /// The device of a local rank.
+    pub fn of_rank(&self, local_rank: usize) -> &NamedDevice {
+        &self.devices[self.place(local_rank)]
+    }
+
+    /// The devices, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = &NamedDevice> {
+        self.devices.iter()
+    }
 }
 
 /// A kind of device that CubeCL has a runtime for.
@@ -130,6 +188,14 @@ impl Kind {
         device.ok_or(DeviceError::NotFound { name, looked_for: self.looked_for(), n_found })
     }
 
+    /// Appends all devices of this kind; an error where there is none.
+    fn add_all(self, name: &str, devices: &mut Vec<NamedDevice>) -> Result<(), DeviceError> {
+        self.device(name, 0)?;
+        let found = self.found().unwrap_or_default().into_iter().enumerate();
+        devices.extend(found.map(|(index, device)| NamedDevice { name: format!("{name}:{index}"), device }));
+        Ok(())
+    }
+
     fn feature(self) -> &'static str {
         match self {
             Self::Cuda => "cuda",
@@ -163,8 +229,30 @@ impl Kind {
     }
 }
 
-#[cfg(all(test, feature = "cube"))]
+#[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_take_the_devices_in_turn() {
+        let devices = Devices::open("cpu,cpu,cpu").expect("every build has the processor");
+        assert_eq!(devices.len(), 3);
+        assert_eq!([0, 1, 2, 3, 7].map(|local_rank| devices.place(local_rank)), [0, 1, 2, 0, 1]);
+        assert_eq!(devices.of_rank(4).name, "cpu");
+        assert_eq!(devices.iter().count(), 3);
+    }
+
+    #[test]
+    fn a_list_with_an_unknown_name_is_refused() {
+        for names in ["", "cpu,", "cpu,gpu", "cuda:x"] {
+            let error = Devices::open(names).expect_err("these names give no devices");
+            assert!(matches!(error, DeviceError::Unknown { .. }), "{names}: {error}");
+        }
+    }
+}
+
+#[cfg(all(test, feature = "cube"))]
+mod queue_tests {
     use super::*;
 
     #[test]

@@ -46,6 +46,11 @@ impl HitRate {
     pub fn share(self) -> f64 {
         if self.n_rows == 0 { 1.0 } else { self.n_hits as f64 / self.n_rows as f64 }
     }
+
+    /// The counts of two devices together.
+    pub fn and(self, other: Self) -> Self {
+        Self { n_rows: self.n_rows + other.n_rows, n_hits: self.n_hits + other.n_hits }
+    }
 }
 
 impl DeviceFeatures {

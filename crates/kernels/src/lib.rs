@@ -46,7 +46,7 @@ mod upload;
 pub use block::DeviceBlock;
 #[cfg(feature = "nccl")]
 pub use cube::NcclSum;
-pub use device::{DeviceError, finish, is_processor, load_on, open_device};
+pub use device::{DeviceError, Devices, NamedDevice, finish, is_processor, load_on, open_device};
 pub use features::{DeviceFeatures, HitRate};
 pub use graph::DeviceGraph;
 pub use graphs::{DeviceGraphs, DeviceRows, DeviceSegments};

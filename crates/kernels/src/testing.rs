@@ -57,6 +57,29 @@ pub fn device() -> Device {
     }
 }
 
+/// Whether kernels of this element type run on a device. CubeCL's CPU runtime reports bf16 on every processor, but its
+/// compiler calls a function that is not there (`__truncsfbf2`) where the processor has no instruction for it.
+pub fn supports(device: &Device, dtype: DType) -> bool {
+    device.supports_dtype(dtype) && (dtype != DType::BF16 || !is_cube_cpu(device) || has_bf16_instructions())
+}
+
+fn is_cube_cpu(device: &Device) -> bool {
+    #[cfg(feature = "cube-cpu")]
+    return device.clone().inner() == Device::cpu();
+    #[cfg(not(feature = "cube-cpu"))]
+    {
+        let _ = device;
+        false
+    }
+}
+
+fn has_bf16_instructions() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// A tensor of numbers in `[-1, 1)` that look random and are the same everywhere.
 pub fn ramp<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     let n_values: usize = shape.iter().product();

@@ -8,6 +8,8 @@
 
 mod checks;
 mod graphs;
+mod ports;
 
 pub use checks::{check_block, check_same_edges, chi_square_p_value};
 pub use graphs::{CooGraph, arb_coo, hub, ring, six_nodes};
+pub use ports::free_port;

@@ -8,6 +8,7 @@
 //! ```
 
 use anyhow::ensure;
+use burn::tensor::Device;
 use clap::Parser;
 use kiln_data::Split;
 use kiln_dist::{Communicator, Solo};
@@ -76,11 +77,12 @@ fn rank(
     comm: &dyn Communicator,
 ) -> anyhow::Result<Vec<Judged>> {
     let topology = comm.topology();
+    let device = args.run.device_of(topology.local_rank);
     let own = (0..folds.len()).filter(|fold| fold % topology.world_size == topology.rank);
     let judge = |fold| {
         let inner = (fold + 1) % folds.len();
-        let paper = train(args, graphs, folds, &[fold])?.remove(0);
-        let both = train(args, graphs, folds, &[fold, inner])?;
+        let paper = train(args, graphs, folds, &[fold], &device)?.remove(0);
+        let both = train(args, graphs, folds, &[fold, inner], &device)?;
         let honest = both[0][best_epoch(&both[1])];
         let best = paper[best_epoch(&paper)];
         say(format_args!("fold {:2}  best epoch {best:.4}  by inner validation {honest:.4}", fold + 1));
@@ -95,19 +97,18 @@ fn train(
     graphs: &Graphs,
     folds: &[Vec<NodeId>],
     left_out: &[usize],
+    device: &Device,
 ) -> anyhow::Result<Vec<Vec<f64>>> {
     let comm = Box::new(Solo);
-    let (items, ahead, device) = (args.run.items(comm.topology()), args.run.loader(), &args.run.device());
+    let (items, ahead) = (args.run.items(comm.topology()), args.run.loader());
     let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
     let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
     let train = graphs.training_loader(&rest, items, ahead, device)?;
     ensure!(train.n_steps(Pass::Train { epoch: 0 }) > 0, "no step for these folds: lower --batch-size");
     let judge = |&fold: &usize| graphs.loader(&folds[fold], items, ahead, device);
     let judges = left_out.iter().map(judge).collect::<kiln_loader::Result<Vec<_>>>()?;
-    let device = device.clone();
     let model = args.model.config(graphs)?.init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
-    let task = GinTask::new();
-    let mut trainer = Trainer::new(task, model, &args.fit.optimizer()?, comm, device)?;
+    let mut trainer = Trainer::new(GinTask::new(), model, &args.fit.optimizer()?, comm, device.clone())?;
     let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
     for epoch in 0..args.fit.epochs {
         trainer.epoch(epoch, train.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;

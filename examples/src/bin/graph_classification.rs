@@ -58,7 +58,8 @@ fn train(
     comm: Box<dyn Communicator>,
 ) -> anyhow::Result<Ending> {
     let run = program.run;
-    let (items, ahead, device) = (run.items(comm.topology()), run.loader(), run.device());
+    let topology = comm.topology();
+    let (items, ahead, device) = (run.items(topology), run.loader(), run.device_of(topology.local_rank));
     let loader = |part: &[NodeId]| graphs.loader(part, items, ahead, &device);
     let (val, test) = (loader(&split.val)?, loader(&split.test)?);
     let train = graphs.training_loader(&split.train, items, ahead, &device)?;

@@ -71,9 +71,9 @@ fn main() -> anyhow::Result<ExitCode> {
             let config = args.model.sage(d_in, n_classes, n_layers);
             let judge = args.eval.judge(&graph, EdgeWeights::Unused, &ranks)?;
             let sampler = NeighborSampler::new(graph.clone(), fanouts.clone());
-            let placement = args
-                .placement
-                .place(&args.run, &data, graph, &sampler, |graph| Ok(DeviceSampler::new(graph, fanouts)))?;
+            let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
+                Ok(DeviceSampler::new(graph, &fanouts[..]))
+            })?;
             program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
         }
         Model::Gcn => {
@@ -83,7 +83,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let sampler = NeighborSampler::with_rule(graph.clone(), fanouts.clone(), UniformWithLoop);
             let sampler = sampler.estimate_sums()?;
             let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
-                DeviceSampler::with_rule(graph, fanouts, UniformWithLoop).estimate_sums()
+                DeviceSampler::with_rule(graph, &fanouts[..], UniformWithLoop).estimate_sums()
             })?;
             program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
         }

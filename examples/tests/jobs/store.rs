@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::net::TcpListener;
 use std::process::Command;
+
+use kiln_testkit::free_port;
 
 use crate::run::{PROGRAM, alone, flags, learned, of_threads, output, text};
 
@@ -12,7 +13,7 @@ fn processes_without_mpi_learn_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let expected = of_threads(folder.path(), 2, 4, 32);
     let out = folder.path().join("store");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let start = |rank: usize| {
         let mut command = Command::new("timeout");
         command.args(["120", PROGRAM, "--engine", "store"]).args(flags(2, 32)).arg("--out").arg(&out);
@@ -49,7 +50,33 @@ fn launches_that_cannot_be_are_refused() {
     ];
     refused(&torchrun, &["--data", "fake:100", "--engine", "store"], "KILN_JOB_TOKEN");
     refused(&torchrun, &["--data", "fake:100", "--ranks", "2"], "leave out --ranks");
-    if !cfg!(feature = "mpi") {
-        refused(&torchrun, &["--data", "fake:100"], "built without the feature `mpi`");
+}
+
+/// Without MPI and NCCL, `auto` finds no engine and names both with what they lack.
+#[test]
+fn auto_names_the_engines_that_it_tried() {
+    if cfg!(feature = "mpi") {
+        // MPI is there and started none of these processes, an error of its own. The selection without MPI has unit tests
+        // in `kiln-job`.
+        return;
     }
+    let torchrun = [
+        ("RANK", "0"),
+        ("LOCAL_RANK", "0"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", "1"),
+    ];
+    let mut command = Command::new(PROGRAM);
+    // Neither a driver nor NCCL is found where there are none.
+    command.args(["--data", "fake:100"]).envs(torchrun).env("LD_LIBRARY_PATH", "");
+    let output = output(&mut command);
+    let message = text(&output);
+    assert!(!output.status.success(), "{message}");
+    if cfg!(feature = "nccl") && message.contains("KILN_JOB_TOKEN") {
+        // A machine with a GPU and NCCL: that engine was taken, and needs a token.
+        return;
+    }
+    assert!(message.contains("tried mpi (this program was built without the feature `mpi`"), "{message}");
+    assert!(message.contains("--engine store"), "{message}");
 }

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use kiln_job::{EngineKind, JobConfig, Launch, LaunchFlags};
+use kiln_testkit::free_port;
 
 use crate::certificates;
 
@@ -103,7 +103,7 @@ impl Job {
     /// A job that has no processes yet.
     pub(crate) fn prepare(n_ranks: usize, body: &'static str) -> Self {
         let (tell, lines) = mpsc::channel();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let (processes, seen, engine) = (Vec::new(), Vec::new(), Engine::Store);
         Self { processes, engine, n_ranks, body, port, lines, tell, seen, victim: None, struck: None }
     }

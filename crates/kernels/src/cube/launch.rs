@@ -57,8 +57,7 @@ impl Rows {
             0 => 0,
             n_rows => (n_rows - 1) * self.stride + self.width(),
         };
-        // SAFETY: the tensor's memory holds its last value, and no more is claimed.
-        unsafe { BufferArg::from_raw_parts(self.tensor.handle.clone(), n_values / vector_size) }
+        argument(&self.tensor, n_values, vector_size)
     }
 
     /// The largest vector that the device reads at once and whose places divide rows at these columns.
@@ -120,9 +119,22 @@ pub(super) fn buffer(tensor: &CubeTensor) -> BufferArg {
 
 /// The same as vectors of so many.
 pub(super) fn vectors(tensor: &CubeTensor, vector_size: usize) -> BufferArg {
-    let n_vectors = tensor.meta.num_elements() / vector_size;
-    // SAFETY: the tensor's memory holds its values.
-    unsafe { BufferArg::from_raw_parts(tensor.handle.clone(), n_vectors) }
+    argument(tensor, tensor.meta.num_elements(), vector_size)
+}
+
+/// The first values of a tensor's memory as a kernel's argument of vectors. Every argument is made here.
+///
+/// The handle is trimmed to the declared length. Inside a kernel, `len()` of a slice is the size of the handle divided by
+/// the size of an element (CubeCL 0.11), whatever length the launcher declares; and a handle can be longer than its
+/// tensor: on CUDA, CubeCL rounds an upload up to a multiple of 512 bytes. A kernel that stops at `len()` would read
+/// uninitialized memory behind the values and write past the end of its output.
+#[allow(clippy::disallowed_methods, reason = "the only place that makes an argument")]
+fn argument(tensor: &CubeTensor, n_values: usize, vector_size: usize) -> BufferArg {
+    let n_vectors = n_values / vector_size;
+    let n_bytes = (n_vectors * vector_size * tensor.dtype.size()) as u64;
+    let handle = bytes_of(&tensor.handle, 0, n_bytes);
+    // SAFETY: `bytes_of` asserts that the tensor's memory has as many bytes.
+    unsafe { BufferArg::from_raw_parts(handle, n_vectors) }
 }
 
 /// The element type as kernels call it.
@@ -162,9 +174,13 @@ pub(super) fn values_from(array: &CubeTensor, start: usize, n_values: usize) -> 
 }
 
 /// A part of a device's memory.
+///
+/// # Panics
+/// When the part does not lie within the memory.
 fn bytes_of(handle: &Handle, start: u64, n_bytes: u64) -> Handle {
-    let n_cut = handle.size_in_used() - start - n_bytes;
-    handle.clone().offset_start(start).offset_end(n_cut)
+    let n_held = handle.size_in_used();
+    assert!(start + n_bytes <= n_held, "bytes {start}..{} of memory of {n_held} bytes", start + n_bytes);
+    handle.clone().offset_start(start).offset_end(n_held - start - n_bytes)
 }
 
 /// Copies numbers to the device of a tensor, as an index tensor.
@@ -273,4 +289,97 @@ fn n_bytes(array: &CubeTensor) -> usize {
 pub(super) fn read_last<const N: usize>(arrays: [&CubeTensor; N]) -> [u32; N] {
     let last = arrays.map(|array| values_from(array, length(array) - 1, 1));
     read(last.each_ref()).map(|values| values[0])
+}
+
+#[cfg(all(test, feature = "cube-cpu"))]
+mod tests {
+    use burn::tensor::{Device, Int, Tensor, TensorData};
+    use burn_cubecl::CubeBackend;
+
+    use super::*;
+    use crate::cube::by_source::Transposed;
+    use crate::cube::scan::running_sums;
+    use crate::cube::segment_sum::Segments;
+
+    /// An array whose handle is longer than its values, as CUDA's are, with garbage behind them.
+    fn padded(values: &[u32]) -> CubeTensor {
+        let any = Tensor::<1, Int>::from_data(TensorData::from([0]), &Device::cpu());
+        let any = any.try_into_primitive::<CubeBackend>().expect("the device should be CubeCL's");
+        let garbage = (0..100).map(|place| [1, 0, 7][place % 3]);
+        let longer: Vec<u32> = values.iter().copied().chain(garbage).collect();
+        let CubeTensor { handle, .. } = upload(&any, &longer);
+        let shape = Shape::new([values.len()]);
+        CubeTensor::new_contiguous(any.client.clone(), any.device.clone(), shape, handle, DType::I32)
+    }
+
+    #[test]
+    fn arguments_end_with_the_declared_length() {
+        for n_values in [0, 1, 340] {
+            let array = padded(&vec![3; n_values]);
+            assert_eq!(array.handle.size_in_used(), 4 * (n_values as u64 + 100));
+            let BufferArg::Handle { handle } = buffer(&array) else { panic!("an argument of its own") };
+            assert_eq!(handle.handle.size_in_used(), 4 * n_values as u64);
+        }
+        let pairs = vectors(&padded(&[3; 6]), 2);
+        let BufferArg::Handle { handle } = &pairs else { panic!("an argument of its own") };
+        assert_eq!((handle.handle.size_in_used(), pairs.len()), (24, 3));
+    }
+
+    #[test]
+    fn rows_with_gaps_end_with_the_last_row() {
+        let CubeTensor { client, device, handle, .. } = padded(&[0; 20]);
+        let wide = CubeTensor::new_contiguous(client, device, Shape::new([4, 5]), handle, DType::F32);
+        let mut narrow = wide;
+        narrow.meta.shape[1] = 2;
+        let BufferArg::Handle { handle } = Rows::of(narrow).buffer(1) else {
+            panic!("an argument of its own")
+        };
+        assert_eq!(handle.handle.size_in_used(), 4 * (3 * 5 + 2));
+    }
+
+    #[test]
+    fn edges_by_source_ignore_memory_behind_the_arrays() {
+        let n_src = 90;
+        let indptr: Vec<u32> = (0..=70).map(|dst| dst * 3).collect();
+        let indices: Vec<u32> = (0..210).map(|edge| edge * 37 % n_src).collect();
+        let listed = Transposed::list(&padded(&indptr), &padded(&indices), n_src as usize).read();
+        let mut edges: Vec<u32> = (0..210).collect();
+        edges.sort_by_key(|edge| indices[*edge as usize]);
+        let starts = |src: u32| indices.iter().filter(|idx| **idx < src).count() as u32;
+        let expected =
+            [(0..=n_src).map(starts).collect(), edges.iter().map(|edge| edge / 3).collect(), edges];
+        assert_eq!(listed, expected);
+    }
+
+    #[test]
+    fn running_sums_ignore_memory_behind_the_values() {
+        let values: Vec<u32> = (0..131).collect();
+        let [sums] = read([&running_sums(&padded(&values))]);
+        let expected: Vec<u32> = (0..=131).map(|n| (0..n).sum()).collect();
+        assert_eq!(sums, expected);
+    }
+
+    /// 600 positions, so that long segments are cut into chunks, which are searched for in `indptr`.
+    #[test]
+    fn segment_sums_ignore_memory_behind_the_arrays() {
+        let (indptr, n_positions) = ([0, 550, 550, 600], 600);
+        let rows: Vec<f32> = (0..40).map(|row| row as f32).collect();
+        let items: Vec<u32> = (0..n_positions).map(|position| position % 40).collect();
+        let array = padded(&indptr);
+        let rows = upload_as(&array, &rows, DType::F32);
+        let column = |tensor: CubeTensor| {
+            let CubeTensor { client, device, handle, .. } = tensor;
+            CubeTensor::new_contiguous(client, device, Shape::new([40, 1]), handle, DType::F32)
+        };
+        let segments = Segments {
+            indptr: array,
+            items: padded(&items),
+            n_segments: 3,
+            n_positions: n_positions as usize,
+        };
+        let sums = segments.sum_of(column(rows)).launch();
+        let sums: Vec<f32> = values(&read_bytes(&[&sums])[0], &sums);
+        let sum = |range: std::ops::Range<u32>| range.map(|position| (position % 40) as f32).sum::<f32>();
+        assert_eq!(sums, [sum(0..550), 0.0, sum(550..600)]);
+    }
 }

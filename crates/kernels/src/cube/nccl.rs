@@ -1,101 +1,100 @@
-//! Sums of tensors over the GPUs of several processes.
+//! Sums of tensors over GPUs.
 
-use std::ffi::c_char;
-use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use burn::tensor::{DType, Tensor};
 use burn_cubecl::kernel::into_contiguous;
 use cubecl::cuda::CudaRuntime;
 use cubecl_runtime::runtime::Runtime;
-use cudarc::driver::{CudaContext, CudaStream};
-use cudarc::nccl::{Comm, Id, ReduceOp};
+use kiln_nccl::{Buffer, Comm, UniqueId};
 
 use super::{CubeBackend, float_tensor, launch};
 use crate::DeviceError;
 
-/// A communicator's secret.
-const ID_BYTES: usize = 128;
-
-/// This process's GPU among those of other processes, one each, as NCCL connects them: it is loaded when a program runs.
+/// One rank's GPU among those of the other ranks, connected by NCCL, which is loaded at run time.
 ///
 /// NCCL sums in an order of its own, which is the same in every run of as many ranks on the same machines.
 #[derive(Debug)]
 pub struct NcclSum {
-    comm: Mutex<Handle>,
-    stream: Arc<CudaStream>,
+    comm: Comm,
 }
 
-#[derive(Debug)]
-struct Handle(Comm);
-
-// SAFETY: NCCL lets any thread use a communicator, if no two do at the same time, which the mutex sees to.
-unsafe impl Send for Handle {}
-
 impl NcclSum {
-    /// A new secret: that of the first process, which tells the others.
+    /// A new id, made by the first rank and sent to the others.
     ///
     /// # Errors
     /// [`DeviceError::Failed`] where there is no libnccl.
     pub fn new_id() -> Result<Vec<u8>, DeviceError> {
-        is_there()?;
-        let id = Id::new().map_err(failed)?;
-        Ok(id.internal().iter().map(|byte| *byte as u8).collect())
+        Ok(UniqueId::new().map_err(failed)?.bytes())
     }
 
-    /// Meets the other processes: each gives its own rank, and the secret of the first one. `index` is the number of the
-    /// GPU that this process computes on.
+    /// The name of a GPU of this process that no other GPU has; an error where NCCL or the GPU is missing.
     ///
     /// # Errors
     /// [`DeviceError::Failed`].
-    pub fn new(index: usize, rank: usize, world_size: usize, id: &[u8]) -> Result<Self, DeviceError> {
-        is_there()?;
-        let bytes: [u8; ID_BYTES] = id.try_into().map_err(|_| DeviceError::Failed {
-            reason: format!("an id of NCCL has {ID_BYTES} bytes, not {}", id.len()),
-        })?;
-        let stream = CudaContext::new(index).and_then(|context| context.new_stream()).map_err(failed)?;
-        let id = Id::uninit(bytes.map(|byte| byte as c_char));
-        let comm = Comm::from_rank(Arc::clone(&stream), rank, world_size, id).map_err(failed)?;
-        Ok(Self { comm: Mutex::new(Handle(comm)), stream })
+    pub fn device_uuid(index: usize) -> Result<String, DeviceError> {
+        kiln_nccl::check().and_then(|()| kiln_nccl::device_uuid(index)).map_err(failed)
     }
 
-    /// The sum of the ranks' tensors, which are equally long, in the place of this one. Waits until what the device was
-    /// asked for before is done, and for the sum.
+    /// Joins the other ranks, which are other processes: each gives its own rank and the id of the first one. `index` is
+    /// the number of the GPU that this process computes on. A sum waits for the other ranks at most for `deadline`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Failed`].
+    pub fn join(
+        index: usize,
+        rank: usize,
+        world_size: usize,
+        id: &[u8],
+        deadline: Duration,
+    ) -> Result<Self, DeviceError> {
+        let id = UniqueId::from_bytes(id).map_err(failed)?;
+        Ok(Self { comm: Comm::join(index, rank, world_size, &id, deadline).map_err(failed)? })
+    }
+
+    /// One for each rank of this process, by rank: rank `r` computes on the GPU `indices[r]`. When one of them fails or
+    /// is dropped, the sums of the others end with an error instead of waiting for it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Failed`], also where two ranks have the same GPU.
+    pub fn for_devices(indices: &[usize], deadline: Duration) -> Result<Vec<Self>, DeviceError> {
+        let comms = Comm::for_devices(indices, deadline).map_err(failed)?;
+        Ok(comms.into_iter().map(|comm| Self { comm }).collect())
+    }
+
+    /// Returns the sum of the ranks' tensors, which are equally long, in the memory of this one. Waits until the device
+    /// has finished what was launched before, and for the sum.
+    ///
+    /// # Shapes
+    /// `[n] -> [n]`.
     ///
     /// # Errors
     /// [`DeviceError::Failed`], and for tensors of other devices than CUDA's.
-    pub fn sum(&self, tensor: Tensor<1>) -> Result<Tensor<1>, DeviceError> {
-        let array = tensor.try_into_primitive::<CubeBackend>().map_err(failed)?;
+    pub fn sum(&mut self, tensor: Tensor<1>) -> Result<Tensor<1>, DeviceError> {
+        let array = tensor.try_into_primitive::<CubeBackend>().map_err(other_device)?;
         let array = into_contiguous(array);
         let (n_values, dtype) = (array.meta.shape()[0], array.dtype);
         launch::finish(&array)?;
         type Server = <CudaRuntime as Runtime>::Server;
-        let memory = array.client.get_resource::<Server>(array.handle.clone()).map_err(failed)?;
+        let memory = array.client.get_resource::<Server>(array.handle.clone()).map_err(other_device)?;
         let n_bytes = memory.resource().size as usize;
         if dtype != DType::F32 || n_bytes < n_values * size_of::<f32>() {
             let reason = format!("NCCL sums values of f32, not {n_values} of {dtype:?} in {n_bytes} bytes");
             return Err(DeviceError::Failed { reason });
         }
-        let handle = self.comm.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the tensor's memory holds as many values, written by now, and is held by `memory` until this has
-        // waited for the sum; it is given back to nobody, as the slice is never dropped.
-        let slice = unsafe { self.stream.upgrade_device_ptr::<f32>(memory.resource().ptr, n_values) };
-        let mut slice = ManuallyDrop::new(slice);
-        handle.0.all_reduce_in_place(&mut *slice, &ReduceOp::Sum).map_err(failed)?;
-        self.stream.synchronize().map_err(failed)?;
+        let buffer = Buffer { address: memory.resource().ptr, len: n_values };
+        // SAFETY: the tensor's memory holds as many values, written by now, and is held by `memory` until the sum is
+        // finished; the tensor was given away, so that nobody else uses it.
+        unsafe { self.comm.all_reduce_sum(buffer) }.map_err(failed)?;
+        drop(memory);
         Ok(float_tensor(array))
     }
 }
 
-/// The library is loaded by its first call, which panics where there is none.
-fn is_there() -> Result<(), DeviceError> {
-    // SAFETY: it opens libraries by their names and closes them; NCCL's own initialisers are safe to run.
-    match unsafe { cudarc::nccl::sys::is_culib_present() } {
-        true => Ok(()),
-        false => Err(DeviceError::Failed { reason: "there is no libnccl on this machine".to_owned() }),
-    }
+fn failed(error: kiln_nccl::Error) -> DeviceError {
+    DeviceError::Failed { reason: error.to_string() }
 }
 
-fn failed(error: impl std::fmt::Debug) -> DeviceError {
-    DeviceError::Failed { reason: format!("NCCL: {error:?}") }
+fn other_device(error: impl std::fmt::Debug) -> DeviceError {
+    DeviceError::Failed { reason: format!("NCCL sums tensors of CUDA devices: {error:?}") }
 }

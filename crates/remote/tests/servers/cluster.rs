@@ -79,7 +79,7 @@ pub(crate) fn parts(
 }
 
 /// How long servers of tests remember a client that says nothing.
-pub(crate) const LEASE: Duration = Duration::from_secs(4);
+pub(crate) const LEASE: Duration = Duration::from_secs(8);
 
 pub(crate) fn serve(part: &Arc<Part>) -> Server {
     serve_at("127.0.0.1:0", part)

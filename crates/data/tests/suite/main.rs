@@ -1,0 +1,23 @@
+//! Data sets: every form in which they come, what becomes of them, and every way to be none.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod convert;
+mod convert_folders;
+mod debian;
+mod edge_lists;
+mod format;
+mod format_damage;
+mod gin;
+mod graph_dataset;
+mod graphbolt;
+mod hash;
+mod kind;
+mod mutag;
+mod node_features;
+mod npy;
+mod npy_folder;
+mod ogb;
+mod synthetic;
+mod tu;
+mod unreachable;

@@ -1,0 +1,76 @@
+//! Gradients against finite differences.
+
+use burn::tensor::Tensor;
+use kiln_kernels::testing::{check_gradient, device, ramp, values};
+use kiln_kernels::{DeviceBlock, ops};
+use kiln_sample::RngKey;
+
+use crate::common::{block, six_nodes};
+
+fn check(width: usize, op: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>) {
+    let device = device();
+    for host in [six_nodes(), block(9, &[vec![1, 8, 8, 3, 4, 5, 6, 7, 2, 0], vec![], vec![8]])] {
+        let block = DeviceBlock::upload(&host, &device);
+        check_gradient(ramp([host.n_src(), width], &device), |x| op(&block, x));
+    }
+}
+
+#[test]
+fn the_gradient_of_a_sum_is_right() {
+    check(3, ops::neighbor_sum);
+}
+
+#[test]
+fn the_gradient_of_a_mean_is_right() {
+    check(3, ops::neighbor_mean);
+}
+
+#[test]
+fn the_gradients_of_own_rows_with_neighbors_are_right() {
+    check(3, ops::own_beside_mean);
+    check(3, ops::own_beside_sum);
+    check(3, |block, x| ops::own_plus_sum(block, x, -0.75));
+}
+
+#[test]
+fn the_gradient_of_a_maximum_is_right() {
+    check(5, ops::neighbor_max);
+}
+
+#[test]
+fn the_gradient_of_destination_rows_is_right() {
+    check(2, ops::dst_rows);
+}
+
+#[test]
+fn the_gradient_of_dropout_is_right() {
+    check(6, |block, x| ops::dropout(x, block.src_nodes(), RngKey::new(3), 1, 0.4));
+}
+
+#[test]
+fn both_gradients_of_a_weighted_sum_are_right() {
+    let device = device();
+    let host = six_nodes();
+    let block = DeviceBlock::upload(&host, &device);
+    let weights = block.weights().expect("test blocks have weights").clone();
+    check_gradient(ramp([6, 3], &device), |x| ops::neighbor_weighted_sum(&block, x, weights.clone()));
+    let x = ramp([6, 3], &device);
+    check_gradient(weights, |weights| ops::neighbor_weighted_sum(&block, x.clone(), weights));
+}
+
+#[test]
+fn the_first_of_equal_maxima_gets_the_whole_gradient() {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(&block(4, &[vec![2, 3, 1, 2], vec![]]), &device);
+    let x = Tensor::<2>::from_data([[9.0], [5.0], [5.0], [5.0]], &device).require_grad();
+    let grads = ops::neighbor_max(&block, x.clone()).sum().backward();
+    let gradient = x.grad(&grads).expect("the gradient should exist");
+    assert_eq!(values(gradient), [0.0, 0.0, 1.0, 0.0]);
+}
+
+#[test]
+#[should_panic(expected = "value 0")]
+fn a_wrong_gradient_is_found() {
+    // Detached, one factor of the square does not contribute to the gradient.
+    check_gradient(ramp([2, 2], &device()) + 2.0, |x: Tensor<2>| x.clone() * x.detach());
+}

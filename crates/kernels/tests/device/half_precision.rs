@@ -1,0 +1,87 @@
+//! Gradients in half precision: rows are stored in it, added up in f32, and rounded once.
+
+use burn::tensor::{DType, Int, Tensor, TensorData};
+use kiln_kernels::testing::{check_close, device, ramp, supports, values};
+use kiln_kernels::{DeviceBlock, is_processor, ops};
+use kiln_sample::RngKey;
+
+use crate::common::{block, six_nodes};
+
+/// An aggregation as the layers call it.
+type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
+
+const OPS: [(&str, Op); 6] = [
+    ("sum", ops::neighbor_sum),
+    ("mean", ops::neighbor_mean),
+    ("max", ops::neighbor_max),
+    ("own beside mean", |block, x| ops::own_beside_mean(block, x)),
+    ("own plus sum", |block, x| ops::own_plus_sum(block, x, 0.5)),
+    ("destination rows", ops::dst_rows),
+];
+
+/// The gradient of a sum of all results, each times a small whole number, which any of the types has.
+fn gradient(op: Op, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    let x = x.require_grad();
+    let result = op(block, x.clone());
+    let [n_rows, width] = result.dims();
+    let factors = (ramp([n_rows, width], &result.device()) * 4.0).round().cast(result.dtype());
+    let gradients = (result * factors).sum().backward();
+    x.grad(&gradients).expect("the rows should have a gradient")
+}
+
+#[test]
+fn gradients_are_added_up_in_f32() {
+    let device = device().autodiff();
+    // A source of 1,500 edges: added up in half precision, it would be off by more than the tolerance.
+    let mut in_srcs: Vec<Vec<u32>> = (0..1500).map(|dst| vec![3, dst % 40]).collect();
+    in_srcs.push((0..40).cycle().take(900).collect());
+    let block = DeviceBlock::upload(&block(1600, &in_srcs), &device);
+    let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
+    for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
+        for (name, op) in OPS {
+            // Ones of the same bits on both sides.
+            let x = ramp([1600, 5], &device).cast(dtype);
+            let got = gradient(op, &block, x.clone());
+            assert_eq!(got.dtype(), dtype, "{name}");
+            if is_processor(&device) {
+                continue; // Runs the reference, which adds up in half precision.
+            }
+            let expected = values(gradient(op, &block, x.cast(DType::F32)));
+            println!("{name} in {dtype:?}");
+            check_close(&values(got.cast(DType::F32)), &expected, tolerance);
+        }
+    }
+}
+
+/// Values are computed in f32 and rounded once: those of f32 inputs of the same bits, rounded.
+#[test]
+fn dropout_and_gradients_of_weights_run_in_half_precision() {
+    let device = device().autodiff();
+    let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
+    let ids = TensorData::new((0..6).collect::<Vec<u32>>(), [6]);
+    let nodes = Tensor::<1, Int>::from_data(ids, (&device, DType::U32));
+    let block = DeviceBlock::upload(&six_nodes(), &device);
+    let run = |dtype: DType, rounded_to: DType| {
+        // Of the same bits on both sides.
+        let half = |x: Tensor<2>| x.cast(rounded_to).cast(dtype);
+        let x = half(ramp([6, 4], &device)).require_grad();
+        let dropped = ops::dropout(x.clone(), &nodes, RngKey::new(5), 0, 0.5);
+        let rectified = ops::relu_dropout(x.clone(), &nodes, RngKey::new(5), 1, 0.5);
+        let of_rectified = x.grad(&rectified.clone().sum().backward()).expect("the rows are tracked");
+        let weights = half(ramp([1, block.n_edges()], &device)).reshape([block.n_edges()]).require_grad();
+        let sum = ops::neighbor_weighted_sum(&block, x.clone().detach(), weights.clone());
+        let of_weights = weights.grad(&sum.sum().backward()).expect("the weights are tracked");
+        assert!([dropped.dtype(), rectified.dtype(), of_rectified.dtype(), of_weights.dtype()] == [dtype; 4]);
+        let of_weights = of_weights.reshape([1, block.n_edges()]);
+        [dropped, rectified, of_rectified, of_weights].map(|result| values(result.cast(DType::F32)))
+    };
+    for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
+        let got = run(dtype, dtype);
+        if is_processor(&device) {
+            continue; // Runs the reference, which computes in half precision.
+        }
+        for (got, expected) in got.iter().zip(&run(DType::F32, dtype)) {
+            check_close(got, expected, tolerance);
+        }
+    }
+}

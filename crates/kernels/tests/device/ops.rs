@@ -1,0 +1,397 @@
+//! Exact results, parity with the reference, bits for any number of threads, and which implementation ran.
+
+// On Flex the data is a copy, and integers are read here too.
+#![allow(clippy::disallowed_methods)]
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use kiln_graph::Block;
+use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, reference, supports, values};
+use kiln_kernels::{DeviceBlock, is_processor, ops};
+
+use crate::common::{block, six_nodes};
+
+type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
+
+/// An op of this crate with the reference's.
+const OPS: [(&str, Op, Op); 8] = [
+    ("sum", ops::neighbor_sum, reference::neighbor_sum),
+    ("mean", ops::neighbor_mean, reference::neighbor_mean),
+    ("max", ops::neighbor_max, reference::neighbor_max),
+    ("weighted sum", own_weighted_sum, reference_weighted_sum),
+    ("destination rows", ops::dst_rows, reference::dst_rows),
+    ("own beside mean", ops::own_beside_mean, reference::own_beside_mean),
+    ("own beside sum", ops::own_beside_sum, reference::own_beside_sum),
+    ("own plus sum", own_plus_sum, reference_own_plus_sum),
+];
+
+fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::own_plus_sum(block, x, 1.5)
+}
+
+fn reference_own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    reference::own_plus_sum(block, x, 1.5)
+}
+
+fn own_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::neighbor_weighted_sum(block, x, block.weights().expect("test blocks have weights").clone())
+}
+
+fn reference_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    reference::neighbor_weighted_sum(block, x, block.weights().expect("test blocks have weights").clone())
+}
+
+/// Sums of up to 20,000 numbers in two orders.
+const SUM_TOLERANCE: f32 = 1e-3;
+
+/// Sums of a few thousand shares in two orders.
+const SHARES_TOLERANCE: f32 = 1e-4;
+
+/// Sums of a few dozen numbers in two orders.
+const SHORT_SUM_TOLERANCE: f32 = 1e-5;
+
+/// A block with a hub of 20,000 edges at destination 3, empty segments, and parallel edges.
+fn with_hub() -> Block {
+    let sources = |dst: u32, degree: u32| (0..degree).map(|k| (k * k * 31 + dst * 17 + k) % 301).collect();
+    let in_srcs: Vec<Vec<u32>> = (0..200)
+        .map(|dst| match dst {
+            3 => sources(dst, 20_000),
+            _ if dst % 5 == 0 => vec![],
+            _ => sources(dst, dst % 23),
+        })
+        .collect();
+    block(301, &in_srcs)
+}
+
+fn matrix(rows: &[[f32; 2]], device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(rows.concat(), [rows.len(), 2]), device)
+}
+
+fn check_exact(op: Op, expected: &[[f32; 2]]) {
+    check_values(op, 2, &expected.concat());
+}
+
+fn check_beside(op: Op, left: &[[f32; 2]], right: &[[f32; 2]]) {
+    let rows: Vec<f32> = left.iter().zip(right).flat_map(|(left, right)| [*left, *right].concat()).collect();
+    check_values(op, 4, &rows);
+}
+
+fn check_values(op: Op, width: usize, expected: &[f32]) {
+    let device = device();
+    let x = matrix(&[[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0], [32.0, 7.0]], &device);
+    let result = op(&DeviceBlock::upload(&six_nodes(), &device), x);
+    assert_eq!(result.dims(), [5, width]);
+    assert_eq!(values(result), expected);
+}
+
+#[test]
+fn the_six_nodes_have_these_sums() {
+    let expected = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
+    check_exact(ops::neighbor_sum, &expected);
+}
+
+#[test]
+fn the_six_nodes_have_these_weighted_sums() {
+    // Weights 0.5 | 0.75 1 1.25 1.5 | 1.75 2 | 0.5 in block order.
+    let expected = [[0.0, 0.0], [0.5, -0.5], [17.5, -8.75], [88.0, 22.25], [16.0, 3.5]];
+    check_exact(own_weighted_sum, &expected);
+}
+
+#[test]
+fn the_six_nodes_have_these_means() {
+    let expected = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
+    check_exact(ops::neighbor_mean, &expected);
+}
+
+#[test]
+fn the_six_nodes_have_these_own_rows_and_sums() {
+    let expected = [[1.5, -1.5], [4.0, -4.0], [22.0, -4.5], [60.0, 0.0], [56.0, 14.5]];
+    check_exact(own_plus_sum, &expected);
+}
+
+#[test]
+fn the_six_nodes_have_these_own_rows_beside_means_and_sums() {
+    let own = [[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0]];
+    let means = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
+    let sums = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
+    check_beside(ops::own_beside_mean, &own, &means);
+    check_beside(ops::own_beside_sum, &own, &sums);
+}
+
+#[test]
+fn the_six_nodes_have_these_maxima() {
+    let expected = [[0.0, 0.0], [1.0, -1.0], [8.0, 3.0], [32.0, 7.0], [32.0, 7.0]];
+    check_exact(ops::neighbor_max, &expected);
+}
+
+#[test]
+fn a_maximum_that_is_not_a_number_is_not_hidden() {
+    let device = device();
+    let block = DeviceBlock::upload(&block(3, &[vec![0, 1, 2], vec![1, 0], vec![2, 0]]), &device);
+    let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0]], &device);
+    for op in [ops::neighbor_max, reference::neighbor_max] {
+        let got = values(op(&block, x.clone()));
+        assert!(got[0].is_nan() && got[1].is_nan(), "got {got:?}");
+        assert_eq!(got[2], 2.0);
+    }
+}
+
+#[test]
+fn the_block_keeps_edge_ids_weights_and_nodes() {
+    let host = six_nodes();
+    let block = DeviceBlock::upload(&host, &device().autodiff());
+    let ids: Vec<i64> = block.edge_ids().clone().into_data().try_to_vec().expect("edge ids should be i64");
+    assert_eq!(ids, (1000..1008).collect::<Vec<i64>>());
+    assert_eq!(
+        values(block.weights().expect("weights were given").clone()),
+        host.weights().expect("the same")
+    );
+    let nodes = |nodes: &Tensor<1, burn::tensor::Int>| -> Vec<u32> {
+        nodes.clone().into_data().try_to_vec().expect("nodes should be u32")
+    };
+    assert_eq!(nodes(block.src_nodes()), [100, 107, 114, 121, 128, 135]);
+    assert_eq!(nodes(block.dst_nodes()), [100, 107, 114, 121, 128]);
+    assert_eq!((block.n_src(), block.n_dst(), block.n_edges()), (6, 5, 8));
+}
+
+/// The result and the gradient of a fixed weighted sum of it.
+fn result_and_gradient(op: Op, block: &DeviceBlock, x: &Tensor<2>) -> [Vec<f32>; 2] {
+    let x = x.clone().detach().require_grad();
+    let result = op(block, x.clone());
+    let factors = ramp(result.dims(), &result.device());
+    let grads = (result.clone() * factors).sum().backward();
+    let gradient = x.grad(&grads).expect("the gradient should exist");
+    [values(result), values(gradient)]
+}
+
+fn check_parity(host: &Block, width: usize, tolerance: f32) {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(host, &device);
+    let x = ramp([host.n_src(), width], &device);
+    for (name, own, reference) in OPS {
+        println!("{name}, width {width}");
+        let [got, got_gradient] = result_and_gradient(own, &block, &x);
+        let [expected, expected_gradient] = result_and_gradient(reference, &block, &x);
+        check_close(&got, &expected, tolerance);
+        check_close(&got_gradient, &expected_gradient, tolerance);
+    }
+}
+
+#[test]
+fn direct_equals_reference_for_every_width() {
+    for width in [1, 3, 4, 5, 16, 100, 128, 256, 602] {
+        check_parity(&six_nodes(), width, SHORT_SUM_TOLERANCE);
+    }
+}
+
+#[test]
+fn direct_equals_reference_with_a_hub() {
+    for width in [1, 16, 100] {
+        check_parity(&with_hub(), width, SUM_TOLERANCE);
+    }
+}
+
+/// Segments that are as long as a chunk of 512 edges, longer, or cut by one, with whole numbers, whose sums are exact.
+#[test]
+fn long_segments_are_cut_without_a_change_forward_and_backward() {
+    let device = device().autodiff();
+    let degrees = [512, 513, 0, 0, 600, 700, 0, 1024, 1, 511, 512, 3000, 2];
+    let forward: Vec<Vec<u32>> =
+        degrees.iter().map(|degree| (0..*degree).map(|edge| edge % 13).collect()).collect();
+    // The mirrored block: what was a destination's edges are a source's.
+    let mut mirrored = vec![vec![]; 13];
+    for (src, dsts) in forward.iter().enumerate() {
+        dsts.iter().for_each(|dst| mirrored[*dst as usize].push(src as u32));
+    }
+    for in_srcs in [forward, mirrored] {
+        let host = block(20, &in_srcs);
+        let block = DeviceBlock::upload(&host, &device);
+        for width in [1, 4, 6] {
+            let whole = |shape: [usize; 2]| (ramp(shape, &device) * 7.0).round();
+            for (name, own, reference) in OPS {
+                let run = |op: Op| {
+                    let x = whole([20, width]).require_grad();
+                    let result = op(&block, x.clone());
+                    let grads = (result.clone() * whole(result.dims())).sum().backward();
+                    [values(result), values(x.grad(&grads).expect("the gradient should exist"))]
+                };
+                let ([got, got_gradient], [expected, gradient]) = (run(own), run(reference));
+                let tolerance = if name.contains("mean") { SHARES_TOLERANCE } else { 0.0 };
+                println!("{name}, width {width}");
+                check_close(&got, &expected, tolerance);
+                check_close(&got_gradient, &gradient, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_weights_equal_the_reference() {
+    let device = device().autodiff();
+    for width in [1, 3, 16, 100] {
+        let block = DeviceBlock::upload(&with_hub(), &device);
+        let x: Tensor<2> = ramp([block.n_src(), width], &device);
+        let gradient = |op: fn(&DeviceBlock, Tensor<2>, Tensor<1>) -> Tensor<2>| {
+            let weights: Tensor<1> = ramp([block.n_edges()], &device).require_grad();
+            let result = op(&block, x.clone(), weights.clone());
+            let factors = ramp(result.dims(), &device);
+            let grads = (result * factors).sum().backward();
+            values(weights.grad(&grads).expect("weights should have a gradient"))
+        };
+        let expected = gradient(reference::neighbor_weighted_sum);
+        check_close(&gradient(ops::neighbor_weighted_sum), &expected, SHORT_SUM_TOLERANCE);
+    }
+}
+
+#[test]
+fn blocks_without_edges_rows_or_columns_work() {
+    let device = device().autodiff();
+    let cases = [block(4, &[vec![], vec![]]), block(0, &[]), block(3, &[]), six_nodes()];
+    for host in cases {
+        let block = DeviceBlock::upload(&host, &device);
+        for width in [0, 2] {
+            for (name, op, _) in OPS {
+                let x = Tensor::<2>::ones([host.n_src(), width], &device).require_grad();
+                let result = op(&block, x.clone());
+                let n_halves = if name.starts_with("own beside") { 2 } else { 1 };
+                assert_eq!(result.dims(), [host.n_dst(), n_halves * width], "{name}");
+                if host.n_edges() == 0 && !name.starts_with("own") && name != "destination rows" {
+                    assert!(values(result.clone()).iter().all(|value| *value == 0.0), "{name}");
+                }
+                if 0 < result.shape().num_elements() {
+                    let gradient = x.grad(&result.sum().backward()).expect("the gradient should exist");
+                    assert_eq!(gradient.dims(), [host.n_src(), width], "{name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_are_the_same_for_any_number_of_threads() {
+    let host = with_hub();
+    for width in [5, 16, 100, 128] {
+        for (name, op, _) in OPS {
+            let run = |n_threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+                pool.expect("the pool should start").install(|| {
+                    let device = device().autodiff();
+                    let block = DeviceBlock::upload(&host, &device);
+                    let x = ramp([host.n_src(), width], &device);
+                    result_and_gradient(op, &block, &x)
+                        .map(|all| all.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+                })
+            };
+            let one = run(1);
+            assert!(one == run(2) && one == run(5), "{name}, width {width}");
+        }
+    }
+}
+
+#[test]
+fn rows_that_do_not_follow_each_other_give_the_same() {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(&six_nodes(), &device);
+    let wide: Tensor<2> = ramp([9, 7], &device);
+    let views = [
+        ("columns", wide.clone().slice([0..6, 2..5])),
+        ("rows", wide.clone().slice([2..8, 0..7])),
+        ("transposed", wide.swap_dims(0, 1).slice([0..6, 0..9])),
+        // From and to multiples of 512 bytes, so that devices give a view and no copy.
+        ("columns of many", ramp([9, 384], &device).slice([1..7, 128..256])),
+    ];
+    for (view, x) in views {
+        let copy = Tensor::from_data(x.clone().into_data(), &device);
+        for (name, op, _) in OPS {
+            let [got, got_gradient] = result_and_gradient(op, &block, &x);
+            let [expected, expected_gradient] = result_and_gradient(op, &block, &copy);
+            assert_eq!((got, got_gradient), (expected, expected_gradient), "{name} of {view}");
+        }
+    }
+}
+
+#[test]
+fn own_kernels_run_forward_and_backward() {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(&six_nodes(), &device);
+    let x = ramp([6, 3], &device);
+    for (name, own, reference) in OPS {
+        let launches = launches_of(|| drop(result_and_gradient(own, &block, &x)));
+        assert_eq!(launches, Launches { direct: 2, reference: 0 }, "{name}");
+        let launches = launches_of(|| drop(result_and_gradient(reference, &block, &x)));
+        assert_eq!(launches, Launches::default(), "{name}, the reference itself");
+    }
+}
+
+#[test]
+fn other_element_types_run_the_reference() {
+    let device = device();
+    let block = DeviceBlock::upload(&six_nodes(), &device);
+    for (name, op, _) in
+        OPS.into_iter().filter(|(name, ..)| !["weighted sum", "destination rows"].contains(name))
+    {
+        let x = ramp([6, 3], &device);
+        let expected = values(op(&block, x.clone()));
+        let launches = launches_of(|| {
+            let result = op(&block, x.cast(DType::F64));
+            assert_eq!(result.dtype(), DType::F64, "{name}");
+            check_close(&values(result.cast(DType::F32)), &expected, SHORT_SUM_TOLERANCE);
+        });
+        assert_eq!(launches, Launches { direct: 0, reference: 1 }, "{name}");
+    }
+}
+
+/// Half precision keeps 11 bits, bfloat16 8: results are rounded once, and inputs are the rounded ones on both sides.
+#[test]
+fn half_precision_is_added_up_in_f32() {
+    let device = device().autodiff();
+    let host = with_hub();
+    let block = DeviceBlock::upload(&host, &device);
+    let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
+    for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
+        for width in [3, 16] {
+            let x = ramp([host.n_src(), width], &device).cast(dtype).cast(DType::F32);
+            for (name, op, _) in OPS.into_iter().filter(|(name, ..)| *name != "weighted sum") {
+                println!("{name} in {dtype:?}, width {width}");
+                let result = op(&block, x.clone().cast(dtype));
+                assert_eq!(result.dtype(), dtype, "{name}");
+                if is_processor(&device) {
+                    continue; // Runs the reference, which adds up in half precision.
+                }
+                check_close(&values(result.cast(DType::F32)), &values(op(&block, x.clone())), tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_tracked_input_no_gradient_is_computed() {
+    for device in [device(), device().autodiff()] {
+        let block = DeviceBlock::upload(&six_nodes(), &device);
+        for (name, op, _) in OPS {
+            let launches = launches_of(|| {
+                let result = op(&block, ramp([6, 3], &device));
+                assert!(!result.is_require_grad(), "{name}");
+                let [_, width] = result.dims();
+                let scale = Tensor::<2>::ones([1, width], &device.clone().autodiff()).require_grad();
+                let grads = (result * scale.clone()).sum().backward();
+                assert!(scale.grad(&grads).is_some());
+            });
+            assert_eq!(launches, Launches { direct: 1, reference: 0 }, "{name}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "5 rows for a block of 6 sources")]
+fn a_matrix_with_too_few_rows_is_refused() {
+    let device = device();
+    ops::neighbor_sum(&DeviceBlock::upload(&six_nodes(), &device), ramp([5, 2], &device));
+}
+
+#[test]
+#[should_panic(expected = "3 weights for 8 edges")]
+fn too_few_weights_are_refused() {
+    let device = device();
+    let block = DeviceBlock::upload(&six_nodes(), &device);
+    ops::neighbor_weighted_sum(&block, ramp([6, 2], &device), ramp([3], &device));
+}

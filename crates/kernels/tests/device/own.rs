@@ -1,0 +1,104 @@
+//! Own rows together with neighbours: the same bits as the two ops apart, on blocks of any shape.
+
+use burn::tensor::{Device, Tensor};
+use kiln_graph::Block;
+use kiln_kernels::testing::{check_close, device, ramp, reference, values};
+use kiln_kernels::{DeviceBlock, ops};
+use proptest::prelude::*;
+
+use crate::common::{block, six_nodes};
+
+type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
+
+/// An op, the same as two ops, and its reference.
+const OPS: [(&str, [Op; 3]); 3] = [
+    ("own beside mean", [ops::own_beside_mean, mean_apart, reference::own_beside_mean]),
+    ("own beside sum", [ops::own_beside_sum, sum_apart, reference::own_beside_sum]),
+    ("own plus sum", [own_plus_sum, plus_apart, reference_own_plus_sum]),
+];
+
+const OWN_WEIGHT: f32 = 1.25;
+
+/// One rounding more or less in each of a few hundred additions.
+const FUSED_TOLERANCE: f32 = 1e-5;
+
+/// Sums of a few hundred numbers in two orders.
+const SUM_TOLERANCE: f32 = 1e-4;
+
+fn mean_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    Tensor::cat(vec![ops::dst_rows(block, x.clone()), ops::neighbor_mean(block, x)], 1)
+}
+
+fn sum_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    Tensor::cat(vec![ops::dst_rows(block, x.clone()), ops::neighbor_sum(block, x)], 1)
+}
+
+fn plus_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::dst_rows(block, x.clone()) * OWN_WEIGHT + ops::neighbor_sum(block, x)
+}
+
+fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::own_plus_sum(block, x, OWN_WEIGHT)
+}
+
+fn reference_own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    reference::own_plus_sum(block, x, OWN_WEIGHT)
+}
+
+/// The result, and the gradient of a fixed weighted sum of it.
+fn run(op: Op, block: &DeviceBlock, width: usize) -> [Vec<f32>; 2] {
+    let x = ramp([block.n_src(), width], &device().autodiff()).require_grad();
+    let result = op(block, x.clone());
+    let factors = ramp(result.dims(), &result.device());
+    let grads = (result.clone() * factors).sum().backward();
+    [values(result), values(x.grad(&grads).expect("the gradient should exist"))]
+}
+
+fn check(host: &Block, width: usize) {
+    for (name, [together, apart, reference]) in OPS {
+        let block = DeviceBlock::upload(host, &device().autodiff());
+        let got = run(together, &block, width);
+        let apart = run(apart, &block, width);
+        if device() == Device::flex() {
+            assert!(got == apart, "{name}, width {width}");
+        } else {
+            // Where one kernel fuses a multiplication with an addition, two launches cannot.
+            got.iter().zip(&apart).for_each(|(got, apart)| check_close(got, apart, FUSED_TOLERANCE));
+        }
+        let [result, gradient] = run(reference, &block, width);
+        check_close(&got[0], &result, SUM_TOLERANCE);
+        check_close(&got[1], &gradient, SUM_TOLERANCE);
+    }
+}
+
+#[test]
+fn a_hub_beside_empty_destinations_is_cut_without_a_change() {
+    let hub: Vec<u32> = (0..3000).map(|edge| edge * edge % 61).collect();
+    let in_srcs: Vec<Vec<u32>> =
+        (0..50).map(|dst| if dst == 20 { hub.clone() } else { vec![dst; dst as usize % 3] }).collect();
+    for width in [16, 128, 300] {
+        check(&block(61, &in_srcs), width);
+    }
+}
+
+#[test]
+fn small_blocks_without_edges_or_further_sources_work() {
+    for width in [1, 16, 130] {
+        check(&six_nodes(), width);
+        check(&block(5, &[vec![], vec![]]), width);
+        check(&block(2, &[vec![1, 1], vec![0]]), width);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn together_and_apart_have_the_same_bits(
+        in_srcs in prop::collection::vec(prop::collection::vec(0_u32..30, 0..20), 1..30),
+        n_more in 0_usize..40,
+        width in prop_oneof![1_usize..40, Just(64), Just(100), Just(128), Just(256), Just(602)],
+    ) {
+        check(&block(30 + n_more, &in_srcs), width);
+    }
+}

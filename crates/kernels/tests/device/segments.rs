@@ -1,0 +1,237 @@
+//! Sums, means and maxima of consecutive rows, and graphs on a device.
+
+// Ids are integers, which `read_f32` would round.
+#![allow(clippy::disallowed_methods)]
+
+use burn::tensor::{Tensor, TensorData};
+use kiln_graph::NodeId;
+use kiln_kernels::testing::{
+    Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
+};
+use kiln_kernels::{DeviceGraphs, DeviceSegments, ops};
+
+use crate::common::{block, six_nodes};
+
+type Op = fn(&DeviceSegments, Tensor<2>) -> Tensor<2>;
+
+/// An op of this crate with the reference's.
+const OPS: [(&str, Op, Op); 3] = [
+    ("sum", ops::segment_sum, reference::segment_sum),
+    ("mean", ops::segment_mean, reference::segment_mean),
+    ("max", ops::segment_max, reference::segment_max),
+];
+
+/// Sums of up to 20,000 numbers in two orders.
+const SUM_TOLERANCE: f32 = 1e-3;
+
+fn segments(offsets: &[u32]) -> DeviceSegments {
+    DeviceSegments::upload(offsets, &device())
+}
+
+/// Segments of 0, 3, 0, 1, 2 and 0 rows.
+fn six_rows() -> DeviceSegments {
+    segments(&[0, 0, 3, 3, 4, 6, 6])
+}
+
+/// Segments of many sizes, the first and last of them empty, one of 20,000 rows.
+fn uneven() -> DeviceSegments {
+    let n_rows = |segment: u32| if segment == 7 { 20_000 } else { segment * segment % 11 };
+    let mut offsets = vec![0, 0];
+    for segment in 0..300 {
+        offsets.push(offsets[offsets.len() - 1] + n_rows(segment));
+    }
+    offsets.push(offsets[offsets.len() - 1]);
+    segments(&offsets)
+}
+
+fn check_exact(op: Op, expected: &[[f32; 2]]) {
+    let rows = [[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0], [32.0, 7.0]];
+    let result = op(&six_rows(), Tensor::from_data(rows, &device()));
+    assert_eq!(result.dims(), [6, 2]);
+    assert_eq!(values(result), expected.concat());
+}
+
+#[test]
+fn the_six_rows_have_these_sums() {
+    let none = [0.0, 0.0];
+    check_exact(ops::segment_sum, &[none, [7.0, 0.0], none, [8.0, -8.0], [48.0, 12.0], none]);
+}
+
+#[test]
+fn the_six_rows_have_these_means() {
+    let none = [0.0, 0.0];
+    check_exact(ops::segment_mean, &[none, [7.0 / 3.0, 0.0], none, [8.0, -8.0], [24.0, 6.0], none]);
+}
+
+#[test]
+fn the_six_rows_have_these_maxima() {
+    let none = [0.0, 0.0];
+    check_exact(ops::segment_max, &[none, [4.0, 3.0], none, [8.0, -8.0], [32.0, 7.0], none]);
+}
+
+#[test]
+fn one_segment_is_all_rows() {
+    let x = Tensor::<2>::from_data([[1.0, 4.0], [3.0, -2.0]], &device());
+    let expected = [[4.0, 2.0], [2.0, 1.0], [3.0, 4.0]];
+    for ((name, op, _), expected) in OPS.into_iter().zip(expected) {
+        assert_eq!(values(op(&segments(&[0, 2]), x.clone())), expected, "{name}");
+    }
+}
+
+#[test]
+fn no_rows_and_no_segments_work() {
+    let device = device().autodiff();
+    for (offsets, n_segments) in [(&[0][..], 0), (&[0, 0, 0], 2)] {
+        let segments = segments(offsets);
+        assert_eq!((segments.n_rows(), segments.n_segments()), (0, n_segments));
+        for (name, op, _) in OPS {
+            for width in [0, 3] {
+                let x = Tensor::<2>::zeros([0, width], &device).require_grad();
+                let result = op(&segments, x);
+                assert_eq!(result.dims(), [n_segments, width], "{name}");
+                assert!(values(result).iter().all(|value| *value == 0.0), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_are_right() {
+    for (name, op, _) in OPS {
+        println!("{name}");
+        check_gradient(ramp([6, 5], &device()), |x| op(&six_rows(), x));
+    }
+}
+
+#[test]
+fn the_first_of_equal_maxima_gets_the_whole_gradient() {
+    let device = device().autodiff();
+    let x = Tensor::<2>::from_data([[5.0], [9.0], [9.0], [2.0], [2.0]], &device).require_grad();
+    let grads = ops::segment_max(&segments(&[0, 3, 5]), x.clone()).sum().backward();
+    let gradient = x.grad(&grads).expect("the gradient should exist");
+    assert_eq!(values(gradient), [0.0, 1.0, 0.0, 1.0, 0.0]);
+}
+
+#[test]
+fn a_maximum_that_is_not_a_number_is_not_hidden() {
+    let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0], [3.0]], &device());
+    for op in [ops::segment_max, reference::segment_max] {
+        let got = values(op(&segments(&[0, 3, 4]), x.clone()));
+        assert!(got[0].is_nan(), "got {got:?}");
+        assert_eq!(got[1], 3.0);
+    }
+}
+
+/// The result and the gradient of a fixed weighted sum of it.
+fn result_and_gradient(op: Op, segments: &DeviceSegments, width: usize) -> [Vec<f32>; 2] {
+    let device = device().autodiff();
+    let x = ramp([segments.n_rows(), width], &device).require_grad();
+    let result = op(segments, x.clone());
+    let factors = ramp(result.dims(), &device);
+    let grads = (result.clone() * factors).sum().backward();
+    [values(result), values(x.grad(&grads).expect("the gradient should exist"))]
+}
+
+#[test]
+fn direct_equals_reference() {
+    for segments in [six_rows(), uneven()] {
+        for width in [1, 3, 16, 100] {
+            for (name, own, reference) in OPS {
+                println!("{name}, width {width}");
+                let [got, got_gradient] = result_and_gradient(own, &segments, width);
+                let [expected, expected_gradient] = result_and_gradient(reference, &segments, width);
+                if name == "max" {
+                    // Values are chosen, not computed.
+                    assert_eq!((got, got_gradient), (expected, expected_gradient));
+                    continue;
+                }
+                check_close(&got, &expected, SUM_TOLERANCE);
+                check_close(&got_gradient, &expected_gradient, SUM_TOLERANCE);
+            }
+        }
+    }
+}
+
+#[test]
+fn flex_runs_its_own_kernels_forward_and_backward() {
+    for (name, op, _) in OPS {
+        let launches = launches_of(|| drop(result_and_gradient(op, &six_rows(), 3)));
+        assert_eq!(launches, Launches { direct: 2, reference: 0 }, "{name}");
+    }
+}
+
+#[test]
+fn bits_are_the_same_for_any_number_of_threads() {
+    for (name, op, _) in OPS {
+        let run = |n_threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+            pool.expect("the pool should start").install(|| {
+                result_and_gradient(op, &uneven(), 100)
+                    .map(|all| all.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+            })
+        };
+        let one = run(1);
+        assert!(one == run(2) && one == run(5), "{name}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "5 rows for segments of 6")]
+fn a_matrix_with_too_few_rows_is_refused() {
+    ops::segment_sum(&six_rows(), ramp([5, 2], &device()));
+}
+
+#[test]
+#[should_panic(expected = "no offsets, expected n_segments + 1")]
+fn no_offsets_are_refused() {
+    segments(&[]);
+}
+
+#[test]
+#[should_panic(expected = "the offsets start at 1, expected 0")]
+fn offsets_that_leave_rows_out_are_refused() {
+    segments(&[1, 2]);
+}
+
+#[test]
+#[should_panic(expected = "the offsets fall from 4 to 3 at segment 1")]
+fn offsets_that_fall_are_refused() {
+    segments(&[0, 4, 3]);
+}
+
+#[test]
+#[should_panic(expected = "2147483648 rows in a batch, at most 2147483647: split it")]
+fn more_rows_than_an_index_counts_are_refused() {
+    segments(&[0, 1 << 31]);
+}
+
+#[test]
+fn graphs_keep_their_edges_nodes_and_items() {
+    let device = device().autodiff();
+    // 0 -> 1, and a graph without edges.
+    let host = block(3, &[vec![], vec![0], vec![]]);
+    let graphs = DeviceGraphs::upload(&host, &[0, 2, 3], &[40, 7].map(NodeId), &device);
+    assert_eq!((graphs.n_graphs(), graphs.block().n_edges(), graphs.segments().n_rows()), (2, 1, 3));
+    let items: TensorData = graphs.items().clone().into_data();
+    assert_eq!(items.try_to_vec::<u32>().expect("items should be u32"), [40, 7]);
+}
+
+#[test]
+#[should_panic(expected = "6 sources for 5 destinations, expected the same nodes")]
+fn graphs_with_a_source_that_is_no_destination_are_refused() {
+    DeviceGraphs::upload(&six_nodes(), &[0, 6], &[NodeId(0)], &device());
+}
+
+#[test]
+#[should_panic(expected = "the node offsets end at 2, but the block has 3 nodes")]
+fn graphs_with_nodes_of_no_graph_are_refused() {
+    let host = block(3, &[vec![], vec![], vec![]]);
+    DeviceGraphs::upload(&host, &[0, 2], &[NodeId(0)], &device());
+}
+
+#[test]
+#[should_panic(expected = "1 items for 2 graphs")]
+fn graphs_without_a_number_are_refused() {
+    let host = block(3, &[vec![], vec![], vec![]]);
+    DeviceGraphs::upload(&host, &[0, 2, 3], &[NodeId(0)], &device());
+}

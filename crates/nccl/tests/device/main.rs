@@ -1,0 +1,193 @@
+//! Communicators of ranks that are threads of one process, where `KILN_DEVICE` is `cuda` and there are two GPUs and NCCL:
+//! real ones, or the stub driver of `cargo xtask test --device cuda --stub`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kiln_nccl::{Buffer, Comm, CudaStream, Error, UniqueId};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Far above what an abort takes, far below [`DEADLINE`].
+const SOON: Duration = Duration::from_secs(30);
+
+/// Runs one test at a time, as they share the GPUs, or says why not.
+fn on_two_gpus(what: &str, test: impl FnOnce()) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let is_asked_for = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+    let reason = match kiln_nccl::check() {
+        _ if !is_asked_for => "KILN_DEVICE is not cuda".to_owned(),
+        Err(error) => error.to_string(),
+        Ok(()) if kiln_nccl::CudaContext::device_count().unwrap() < 2 => "there is one GPU".to_owned(),
+        Ok(()) => {
+            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+            return test();
+        }
+    };
+    // Past the harness, which keeps what a test that passes prints.
+    let mut out = std::io::stdout();
+    writeln!(out, "kiln-skip: gpu: {what}: {reason}").unwrap();
+}
+
+fn upload(stream: &Arc<CudaStream>, values: &[f32]) -> cudarc::driver::CudaSlice<f32> {
+    stream.context().bind_to_thread().unwrap();
+    let memory = stream.clone_htod(values).unwrap();
+    stream.synchronize().unwrap();
+    memory
+}
+
+fn buffer<T>(
+    memory: &cudarc::driver::CudaSlice<T>,
+    stream: &Arc<CudaStream>,
+    start: usize,
+    len: usize,
+) -> Buffer {
+    use cudarc::driver::DevicePtr;
+    let address = memory.device_ptr(stream).0 + (start * size_of::<T>()) as u64;
+    Buffer { address, len }
+}
+
+fn sum(comm: &mut Comm, values: &[f32]) -> Result<Vec<f32>, Error> {
+    let stream = Arc::clone(comm.stream());
+    let memory = upload(&stream, values);
+    // SAFETY: the memory has as many values, was written above, and is read after the call.
+    unsafe { comm.all_reduce_sum(buffer(&memory, &stream, 0, values.len())) }?;
+    Ok(stream.clone_dtoh(&memory).unwrap())
+}
+
+/// As many as there are, three at most: then the order of a sum is seen.
+fn gpus() -> Vec<usize> {
+    (0..kiln_nccl::CudaContext::device_count().unwrap().min(3) as usize).collect()
+}
+
+fn is_stub() -> bool {
+    std::env::var_os("CUDA_STUB_DIR").is_some()
+}
+
+/// Runs a body on each rank, in a thread of its own.
+fn on_ranks<R: Send>(comms: Vec<Comm>, body: impl Fn(&mut Comm) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let body = &body;
+        let ranks: Vec<_> = comms.into_iter().map(|mut comm| scope.spawn(move || body(&mut comm))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn threads_sum_over_the_ranks() {
+    on_two_gpus("sums by NCCL", || {
+        let gpus = gpus();
+        let comms = Comm::for_devices(&gpus, DEADLINE).unwrap();
+        let sums = on_ranks(comms, |comm| {
+            let rank = comm.rank();
+            assert_eq!((comm.n_ranks(), comm.stream().context().ordinal()), (gpus.len(), gpus[rank]));
+            let first = sum(comm, &[1.0, rank as f32, [1e8, 1.0, -1e8][rank]]).unwrap();
+            // A communicator serves any number of calls.
+            [first, sum(comm, &[2.0; 1000]).unwrap()].concat()
+        });
+        let n_ranks = gpus.len() as f32;
+        for sums in &sums {
+            assert_eq!(sums[..2], [n_ranks, n_ranks * (n_ranks - 1.0) / 2.0]);
+            assert_eq!(sums[3..], [2.0 * n_ranks; 1000]);
+        }
+        assert!(sums.iter().all(|other| *other == sums[0]), "every rank has the same bits");
+        if is_stub() {
+            // 1e8 + 1 rounds to 1e8: in another order the sum would be 1.
+            assert_eq!((gpus.len(), sums[0][2]), (3, 0.0), "the stub sums in the order of the ranks");
+        }
+    });
+}
+
+/// The stub driver writes how many events exist after each one that is created or destroyed.
+#[test]
+fn sums_keep_no_events() {
+    let Some(folder) = std::env::var_os("CUDA_STUB_DIR") else { return };
+    on_two_gpus("events of NCCL", || {
+        let trace = std::path::Path::new(&folder).join(format!("trace.{}", std::process::id()));
+        let n_held = || {
+            let trace = std::fs::read_to_string(&trace).unwrap();
+            let last = trace
+                .lines()
+                .rfind(|line| line.contains(" event-create ") || line.contains(" event-destroy "));
+            last.map_or(0, |line| line.split(' ').nth(3).unwrap().parse::<u64>().unwrap())
+        };
+        let before = n_held();
+        let comms = Comm::for_devices(&[0, 1], DEADLINE).unwrap();
+        on_ranks(comms, |comm| (0..20).for_each(|_| drop(sum(comm, &[1.0; 10]).unwrap())));
+        assert_eq!(n_held(), before);
+    });
+}
+
+#[test]
+fn ranks_exchange_parts_of_different_lengths() {
+    on_two_gpus("exchanges by NCCL", || {
+        let comms = Comm::for_devices(&[1, 0], DEADLINE).unwrap();
+        let received: Vec<Vec<u8>> = on_ranks(comms, |comm| {
+            let stream = Arc::clone(comm.stream());
+            stream.context().bind_to_thread().unwrap();
+            // Rank 0 sends 3 bytes to itself and 5 to rank 1, which sends 2 to rank 0 and none to itself.
+            let (sent, taken) = [([3, 5], [3, 2]), ([2, 0], [5, 0])][comm.rank()];
+            let outgoing: Vec<u8> = (0..8).map(|byte| 100 * comm.rank() as u8 + byte).collect();
+            let outgoing = stream.clone_htod(&outgoing).unwrap();
+            let incoming = stream.alloc_zeros::<u8>(8).unwrap();
+            stream.synchronize().unwrap();
+            let parts = |memory, lens: [usize; 2]| {
+                [buffer(memory, &stream, 0, lens[0]), buffer(memory, &stream, lens[0], lens[1])]
+            };
+            // SAFETY: the parts lie in these allocations, which are read after the call.
+            unsafe { comm.exchange(&parts(&outgoing, sent), &parts(&incoming, taken)) }.unwrap();
+            stream.clone_dtoh(&incoming).unwrap()
+        });
+        assert_eq!(received, [[0, 1, 2, 100, 101, 0, 0, 0], [3, 4, 5, 6, 7, 0, 0, 0]]);
+    });
+}
+
+/// NCCL alone would wait forever for a rank that failed.
+#[test]
+fn a_dropped_rank_aborts_the_others() {
+    on_two_gpus("aborts of NCCL", || {
+        let mut comms = Comm::for_devices(&[0, 1], DEADLINE).unwrap();
+        let (gone, mut left) = (comms.remove(0), comms.remove(0));
+        let start = Instant::now();
+        let waiting = thread::spawn(move || {
+            let first = sum(&mut left, &[1.0]);
+            (first, sum(&mut left, &[1.0]))
+        });
+        drop(gone);
+        let (first, second) = waiting.join().unwrap();
+        assert!(matches!(first, Err(Error::Aborted { rank: 1, .. })), "{first:?}");
+        assert!(matches!(second, Err(Error::Aborted { rank: 1, .. })), "{second:?}");
+        assert!(start.elapsed() < SOON);
+    });
+}
+
+#[test]
+fn a_rank_that_does_not_call_aborts_the_others_at_the_deadline() {
+    on_two_gpus("deadlines of NCCL", || {
+        let mut comms = Comm::for_devices(&[0, 1], Duration::from_secs(1)).unwrap();
+        let start = Instant::now();
+        let error = sum(&mut comms[0], &[1.0]).unwrap_err();
+        assert!(error.to_string().contains("did not call within the deadline"), "{error}");
+        assert!(start.elapsed() < SOON);
+    });
+}
+
+#[test]
+fn rejects_shared_and_missing_devices() {
+    on_two_gpus("devices of NCCL", || {
+        let error = Comm::for_devices(&[0, 0], DEADLINE).unwrap_err();
+        assert_eq!(error, Error::SharedDevice { index: 0 });
+        let error = Comm::for_devices(&[0, 99], DEADLINE).unwrap_err();
+        assert!(matches!(error, Error::NoDevice { index: 99, .. }), "{error}");
+    });
+}
+
+#[test]
+fn rejects_an_id_of_another_length() {
+    let error = UniqueId::from_bytes(&[7; 127]).unwrap_err();
+    assert_eq!(error, Error::BadId { expected: 128, got: 127 });
+    assert_eq!(UniqueId::from_bytes(&[7; 128]).unwrap().bytes(), [7; 128]);
+}

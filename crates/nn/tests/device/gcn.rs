@@ -1,0 +1,237 @@
+//! The graph convolution and its model.
+
+use burn::module::Param;
+use burn::tensor::{Device, Tensor};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_kernels::testing::{check_close, check_layer, device, ramp, values};
+use kiln_kernels::{DeviceBlock, ops};
+use kiln_nn::{BlockModel, Ctx, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWise, Mode};
+use kiln_sample::RngKey;
+
+use crate::common::glorot::check_initial_range;
+use crate::common::{ctx, parameters};
+
+/// A product and a sum of a few numbers of about 1, in two orders.
+const TOLERANCE: f32 = 1e-5;
+
+/// A block with each destination's sources and weights.
+fn block(srcs: Vec<u32>, edges: &[&[(u32, f32)]]) -> Block {
+    let ends = edges.iter().scan(0, |end, edges| {
+        *end += edges.len() as u32;
+        Some(*end)
+    });
+    let (indices, weights): (Vec<u32>, Vec<f32>) = edges.concat().into_iter().unzip();
+    Block::new(BlockParts {
+        srcs: srcs.into_iter().map(NodeId).collect(),
+        indptr: std::iter::once(0).chain(ends).collect(),
+        edge_ids: (0..indices.len() as u64).map(EdgeId).collect(),
+        indices: indices.into_iter().map(LocalId).collect(),
+        weights: Some(weights),
+    })
+}
+
+/// Three destinations of six sources: one without edges, one with a parallel edge, one with a loop.
+fn wide() -> Block {
+    block(
+        vec![10, 11, 12, 13, 14, 15],
+        &[&[(0, 0.5), (3, 0.25), (4, -1.0), (5, 0.125)], &[], &[(2, 0.5), (5, 2.0), (5, 0.75)]],
+    )
+}
+
+/// The first two destinations of [`wide`], from all three.
+fn narrow() -> Block {
+    block(vec![10, 11, 12], &[&[(2, 0.5), (1, 1.5)], &[(0, 0.25), (1, 0.5)]])
+}
+
+fn config() -> GcnConfig {
+    GcnConfig { d_in: 5, hidden: 7, n_classes: 3, n_layers: 2, input_dropout: 0.0, dropout: 0.5 }
+}
+
+fn model(config: &GcnConfig, seed: u64, device: &Device) -> Gcn {
+    config.init(RngKey::new(seed), device).expect("the configuration is valid")
+}
+
+fn conv(d_in: usize, d_out: usize, device: &Device) -> GcnConv {
+    GcnConvConfig { d_in, d_out }.init(RngKey::new(4), device).expect("the configuration is valid")
+}
+
+#[test]
+fn a_layer_computes_its_formula() {
+    let device = device();
+    let mut conv = conv(2, 3, &device);
+    conv.weight = Param::from_tensor(Tensor::from_data([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]], &device));
+    conv.bias = Param::from_tensor(Tensor::from_data([0.5, 0.0, -1.0], &device));
+    let x = Tensor::from_data([[1.0, 2.0], [3.0, 5.0], [-2.0, 8.0]], &device);
+    let result = conv.forward(&DeviceBlock::upload(&narrow(), &device), x);
+    // Sums: 0.5 [-2, 8] + 1.5 [3, 5] = [3.5, 11.5] and 0.25 [1, 2] + 0.5 [3, 5] = [1.75, 3].
+    assert_eq!(values(result), [4.0, -11.5, 52.0, 2.25, -3.0, 14.5]);
+}
+
+#[test]
+fn a_destination_without_edges_gets_the_bias() {
+    let device = device();
+    let mut conv = conv(4, 3, &device);
+    conv.bias = Param::from_tensor(Tensor::from_data([0.5, 0.0, -1.0], &device));
+    let result = values(conv.forward(&DeviceBlock::upload(&wide(), &device), ramp([6, 4], &device)));
+    assert_eq!(result[3..6], [0.5, 0.0, -1.0]);
+}
+
+#[test]
+fn projecting_first_changes_only_the_rounding() {
+    let device = device();
+    // All nodes are destinations, so a narrower output makes it cheaper to project first.
+    let full = block(vec![0, 1, 2], &[&[(1, 0.5), (2, 2.0)], &[(0, -1.5)], &[(1, 1.0), (2, 0.5)]]);
+    let full = DeviceBlock::upload(&full, &device);
+    let x: Tensor<2> = ramp([3, 8], &device);
+    let conv = conv(8, 2, &device);
+    let weights = full.weights().expect("the block has weights").clone();
+    let expected = ops::neighbor_weighted_sum(&full, x.clone(), weights).matmul(conv.weight.val());
+    check_close(&values(conv.forward(&full, x)), &values(expected), TOLERANCE);
+}
+
+#[test]
+fn layers_pass_the_layer_check() {
+    let device = device().autodiff();
+    for (d_in, d_out) in [(4, 6), (6, 2)] {
+        let conv = conv(d_in, d_out, &device);
+        check_layer(&wide(), d_in, d_out, &device, |block, x| conv.forward(block, x));
+    }
+}
+
+#[test]
+fn gradients_of_parameters_are_right() {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(&wide(), &device);
+    let x: Tensor<2> = ramp([6, 4], &device);
+    let weights = block.weights().expect("the block has weights").clone();
+    for d_out in [3, 5] {
+        let conv = conv(4, d_out, &device);
+        let factors: Tensor<2> = ramp([3, d_out], &device);
+        let grads = (conv.forward(&block, x.clone()) * factors.clone()).sum().backward();
+        // The layer is linear in its parameters, so their gradients have a closed form.
+        let of = |input: Tensor<2>| values(input.swap_dims(0, 1).matmul(factors.clone()));
+        let sums = ops::neighbor_weighted_sum(&block, x.clone(), weights.clone());
+        check_close(&values(conv.weight.grad(&grads).expect("tracked")), &of(sums), TOLERANCE);
+        let ones = Tensor::<2>::ones([3, 1], &device);
+        check_close(&values(conv.bias.grad(&grads).expect("tracked")), &of(ones), TOLERANCE);
+    }
+}
+
+#[test]
+fn a_model_has_these_shapes_and_is_layer_wise() {
+    fn outputs(model: &impl LayerWise, blocks: &[DeviceBlock], device: &Device) -> Vec<[usize; 2]> {
+        let hidden = model.layer(0, &blocks[0], ramp([6, 5], device), &ctx(Mode::Train));
+        vec![hidden.dims(), model.forward(blocks, ramp([6, 5], device), &ctx(Mode::Eval)).dims()]
+    }
+    let device = device();
+    let blocks = [DeviceBlock::upload(&wide(), &device), DeviceBlock::upload(&narrow(), &device)];
+    assert_eq!(outputs(&model(&config(), 0, &device), &blocks, &device), [[3, 7], [2, 3]]);
+}
+
+#[test]
+#[should_panic(expected = "a GCN needs the weights of kiln_graph::gcn_norm: sample with")]
+fn a_block_without_weights_is_refused() {
+    let device = device();
+    let block = Block::new(BlockParts { weights: None, ..narrow().into_parts() });
+    let _ = conv(4, 3, &device).forward(&DeviceBlock::upload(&block, &device), ramp([3, 4], &device));
+}
+
+#[test]
+#[should_panic(expected = "1 blocks for a model of 2 layers")]
+fn a_missing_block_is_refused() {
+    let device = device();
+    let blocks = [DeviceBlock::upload(&wide(), &device)];
+    let _ = model(&config(), 0, &device).forward(&blocks, ramp([6, 5], &device), &ctx(Mode::Eval));
+}
+
+#[test]
+fn the_last_layer_has_neither_relu_nor_dropout() {
+    let device = device();
+    let block = DeviceBlock::upload(&narrow(), &device);
+    let model = model(&config(), 0, &device);
+    let x: Tensor<2> = ramp([3, 7], &device);
+    let result = values(model.layer(1, &block, x.clone(), &ctx(Mode::Train)));
+    assert_eq!(result, values(model.layers[1].forward(&block, x)));
+    assert!(result.iter().any(|value| *value < 0.0));
+}
+
+#[test]
+fn hidden_dropout_is_keyed_by_step_and_node() {
+    let device = device();
+    let block = DeviceBlock::upload(&wide(), &device);
+    let model = model(&config(), 0, &device);
+    let run = |ctx: &Ctx| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
+    let eval = run(&ctx(Mode::Eval));
+    assert!(eval.iter().all(|value| 0.0 <= *value), "a ReLU follows");
+    let train = run(&ctx(Mode::Train));
+    let mask =
+        values(ops::dropout(Tensor::ones([3, 7], &device), block.dst_nodes(), RngKey::new(77), 0, 0.5));
+    assert_eq!(train, eval.iter().zip(&mask).map(|(value, factor)| value * factor).collect::<Vec<f32>>());
+    assert_ne!(train, run(&Ctx { key: RngKey::new(5), mode: Mode::Train }));
+}
+
+#[test]
+fn input_dropout_is_keyed_by_step_and_node_and_off_in_evaluation() {
+    let device = device();
+    let block = DeviceBlock::upload(&wide(), &device);
+    let plain = model(&GcnConfig { dropout: 0.0, ..config() }, 0, &device);
+    let masked = model(&GcnConfig { dropout: 0.0, input_dropout: 0.25, ..config() }, 0, &device);
+    let x: Tensor<2> = ramp([6, 5], &device);
+    let inputs = u32::MAX as usize;
+    let dropped = ops::dropout(x.clone(), block.src_nodes(), RngKey::new(77), inputs, 0.25);
+    let expected = values(plain.layer(0, &block, dropped, &ctx(Mode::Train)));
+    assert_eq!(values(masked.layer(0, &block, x.clone(), &ctx(Mode::Train))), expected);
+    let other_step = Ctx { key: RngKey::new(5), mode: Mode::Train };
+    assert_ne!(values(masked.layer(0, &block, x.clone(), &other_step)), expected);
+    let eval = values(plain.layer(0, &block, x.clone(), &ctx(Mode::Eval)));
+    assert_eq!(values(masked.layer(0, &block, x, &ctx(Mode::Eval))), eval);
+    // Later layers have no input features to drop.
+    let hidden: Tensor<2> = ramp([6, 7], &device);
+    let second = values(plain.layer(1, &block, hidden.clone(), &ctx(Mode::Train)));
+    assert_eq!(values(masked.layer(1, &block, hidden, &ctx(Mode::Train))), second);
+}
+
+#[test]
+fn the_key_alone_decides_the_initial_weights_which_have_no_gain() {
+    let device = device();
+    let one = parameters(&model(&config(), 3, &device));
+    assert_eq!(one, parameters(&model(&config(), 3, &device.clone().autodiff())));
+    assert_ne!(one, parameters(&model(&config(), 4, &device)));
+    let names: Vec<&str> = one.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"]);
+    check_initial_range(&one, 1.0);
+}
+
+/// The test vector of `docs/rng.md`, which was computed by another program.
+#[test]
+fn initial_weights_are_as_documented() {
+    let model = model(&GcnConfig { d_in: 128, hidden: 256, ..config() }, 0, &device());
+    let first = values(model.layers[0].weight.val());
+    assert_eq!(first[..4], FIRST_WEIGHTS);
+}
+
+const FIRST_WEIGHTS: [f32; 4] = [0.055_525_69, -0.113_126_785, -0.071_412_55, 0.072_085_75];
+
+#[test]
+fn bad_configurations_are_refused() {
+    let device = device();
+    let cases = [
+        (GcnConfig { d_in: 0, ..config() }, "d_in is 0, expected 1 to 1048576"),
+        (GcnConfig { hidden: 1 << 40, ..config() }, "hidden is 1099511627776, expected 1 to 1048576"),
+        (GcnConfig { n_classes: 0, ..config() }, "n_classes is 0, expected 1 to 1048576"),
+        (GcnConfig { n_layers: 0, ..config() }, "n_layers is 0, expected 1 to 1048576"),
+        (
+            GcnConfig { hidden: 1_000_000, n_layers: 3, ..config() },
+            "a weight of 1000000 x 1000000 values, at most 1073741824 in all are taken",
+        ),
+        (GcnConfig { dropout: 1.0, ..config() }, "dropout probability 1, expected 0 <= dropout < 1"),
+        (
+            GcnConfig { input_dropout: f64::NAN, ..config() },
+            "input_dropout probability NaN, expected 0 <= input_dropout < 1",
+        ),
+    ];
+    for (config, message) in cases {
+        let error = config.init(RngKey::new(0), &device).expect_err("the configuration is invalid");
+        assert_eq!(error.to_string(), message);
+    }
+}

@@ -1,0 +1,96 @@
+//! Models with weights named and laid out as PyG and DGL do give what the papers' formulas give in float64
+//! with dense matrices (`tests/parity/make.py`).
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Tensor, TensorData};
+use kiln_graph::{CscBuilder, NodeId, gcn_norm};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::testing::{check_close, device, values};
+use kiln_nn::{Aggregate, BlockModel, Ctx, Exchange, GcnConfig, Mode, Naming, SageConfig, load_safetensors};
+use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Scratch, Seeds};
+
+/// A few products and sums of numbers of about 1 in f32.
+const TOLERANCE: f32 = 1e-5;
+
+#[derive(serde::Deserialize)]
+struct Expected {
+    n_nodes: usize,
+    srcs: Vec<u32>,
+    dsts: Vec<u32>,
+    widths: [usize; 3],
+    features: Vec<f32>,
+    outputs: BTreeMap<String, Vec<f32>>,
+}
+
+fn read(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parity").join(name)).unwrap()
+}
+
+fn expected() -> Expected {
+    serde_json::from_slice(&read("graph.json")).unwrap()
+}
+
+/// Loads the named weights and runs the model for all nodes over whole neighbourhoods.
+fn check<M: BlockModel + Exchange>(mut model: M, name: &str, naming: Naming, sampler: &FullNeighbors) {
+    let Expected { n_nodes, widths, features, outputs, .. } = expected();
+    assert_eq!(load_safetensors(&mut model, &read(&format!("{name}.safetensors"))).unwrap(), naming);
+    let nodes = || (0..n_nodes as u32).map(NodeId);
+    // In another order than the graph's, and one node at a time.
+    for seeds in [nodes().rev().collect::<Vec<_>>()].into_iter().chain(nodes().map(|node| vec![node])) {
+        let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+        let seeds = Seeds::nodes(seeds);
+        let sampled = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
+        let row = |width: usize, node: &NodeId| node.index() * width..(node.index() + 1) * width;
+        let srcs = sampled.blocks[0].srcs().iter();
+        let x: Vec<f32> = srcs.flat_map(|node| features[row(widths[0], node)].to_vec()).collect();
+        let device = device();
+        let x = TensorData::new(x, [sampled.blocks[0].n_src(), widths[0]]);
+        let blocks: Vec<_> = sampled.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
+        let got = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
+        let output = &outputs[name];
+        let rows = seeds.as_nodes().iter().flat_map(|node| output[row(widths[2], node)].to_vec());
+        check_close(&got, &rows.collect::<Vec<f32>>(), TOLERANCE);
+    }
+}
+
+fn check_sage(name: &str, naming: Naming) {
+    let Expected { n_nodes, srcs, dsts, widths: [d_in, hidden, n_classes], .. } = expected();
+    let config = SageConfig {
+        d_in,
+        hidden,
+        n_classes,
+        n_layers: 2,
+        aggregate: Aggregate::Mean,
+        input_dropout: 0.5,
+        dropout: 0.5,
+    };
+    let model = config.init(RngKey::new(0), &device()).unwrap();
+    let graph = CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap();
+    check(model, name, naming, &FullNeighbors::new(Arc::new(graph), 2));
+}
+
+#[test]
+fn sage_with_weights_as_in_pyg() {
+    check_sage("sage_pyg", Naming::Pyg);
+}
+
+#[test]
+fn sage_with_weights_as_in_dgl() {
+    check_sage("sage_dgl", Naming::Dgl);
+}
+
+#[test]
+fn gcn_with_weights_as_in_pyg() {
+    let Expected { n_nodes, srcs, dsts, widths: [d_in, hidden, n_classes], .. } = expected();
+    let config = GcnConfig { d_in, hidden, n_classes, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
+    let model = config.init(RngKey::new(0), &device()).unwrap();
+    let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
+    let sampler = FullNeighbors::new(Arc::new(graph), 2).carry_weights().unwrap();
+    check(model, "gcn_pyg", Naming::Pyg, &sampler);
+}

@@ -1,0 +1,94 @@
+//! What the tests of parts on disk share.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use kiln_data::{Dataset, Names, Split};
+use kiln_feature::{Dense, FeatureSource, Labels, Rows, Sparse};
+use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_partition::{CacheConfig, Method, Origin, PartitionBook, Written, part_folder, write_parts};
+use kiln_sample::Fanout;
+use kiln_testkit::CooGraph;
+
+/// How the features of a set are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    F32,
+    F16,
+    BF16,
+    Sparse,
+}
+
+/// A set of these edges, with weights and types; node `v` has the features `[v, v / 2]`, and every third node is for
+/// training.
+pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
+    let weights: Vec<f32> = (0..coo.srcs.len()).map(|edge| edge as f32).collect();
+    let types: Vec<u8> = (0..coo.srcs.len()).map(|edge| edge as u8 % 2).collect();
+    let builder = CscBuilder::new(coo.n_nodes).weights(&weights).edge_types(&types);
+    let graph = builder.build(&coo.srcs, &coo.dsts).unwrap();
+    let every = |offset| (offset..coo.n_nodes as u32).step_by(3).map(NodeId).collect();
+    Dataset {
+        name: "small".into(),
+        features: features(coo.n_nodes, stored),
+        labels: Arc::new(Labels::new((0..coo.n_nodes as i32).map(|node| node % 2).collect::<Vec<_>>(), 2)),
+        split: Split { train: every(0), val: every(1), test: every(2) },
+        names: Arc::new(Names::default()),
+        class_names: vec!["even".into(), "odd".into()],
+        edge_type_names: vec!["near".into(), "far".into()],
+        notes: Vec::new(),
+        graph: Arc::new(graph),
+    }
+}
+
+fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureSource> {
+    let rows = || (0..n_nodes).flat_map(|node| [node as f32, node as f32 / 2.0]);
+    let dense = |rows: Rows| Arc::new(Dense::new(rows, 2).unwrap());
+    match stored {
+        Stored::F32 => dense(Rows::F32(rows().collect())),
+        Stored::F16 => dense(Rows::F16(rows().map(f16::from_f32).collect())),
+        Stored::BF16 => dense(Rows::BF16(rows().map(bf16::from_f32).collect())),
+        // The row of node 0 has no values.
+        Stored::Sparse => {
+            let indptr: Buf<u64> = (0..=n_nodes as u64).map(|node| 2 * node.saturating_sub(1)).collect();
+            let n_values = *indptr.last().unwrap() as usize;
+            let columns = (0..n_values as u32).map(|value| value % 2).collect();
+            Arc::new(Sparse::new(indptr, columns, rows().skip(2).take(n_values).collect(), 2).unwrap())
+        }
+    }
+}
+
+/// Parts of a set, each node in the part that is given.
+pub(crate) fn write(
+    data: &Dataset,
+    parts: &[u16],
+    n_parts: usize,
+    cache: Option<&CacheConfig>,
+    out: &Path,
+) -> Vec<Written> {
+    let book = PartitionBook::from_parts(parts, n_parts).unwrap();
+    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
+    write_parts(data, &book, &origin, cache, out).unwrap()
+}
+
+pub(crate) fn cache(ratio: f64) -> CacheConfig {
+    CacheConfig { ratio, fanouts: vec![Fanout::UpTo(2), Fanout::All], batch_size: 3, seed: 5 }
+}
+
+/// The six-node graph of the exact tests, in 2 parts, with cached rows: the root folder and the first part.
+pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
+    let coo = CooGraph { n_nodes: 6, srcs: vec![0, 1, 3, 4, 3, 4, 2], dsts: vec![1, 2, 2, 2, 3, 3, 5] };
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("parts");
+    write(&set(&coo, stored), &[0, 1, 1, 0, 1, 1], 2, Some(&cache(1.0)), &out);
+    (root, part_folder(out, 0))
+}
+
+/// The edges into a node of a graph: source, weight and type.
+pub(crate) fn edges(graph: &Csc, row: NodeId) -> Vec<(u32, f32, u8)> {
+    let first = graph.first_edge(row).index();
+    let data = |edge: usize| (graph.weights().unwrap()[edge], graph.edge_types().unwrap()[edge]);
+    let srcs = graph.in_neighbors(row).iter().enumerate();
+    srcs.map(|(at, src)| (src.0, data(first + at).0, data(first + at).1)).collect()
+}

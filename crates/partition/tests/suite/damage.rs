@@ -1,0 +1,263 @@
+//! Ways in which a part can be damaged, and what is said of it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kiln_data::npy::{self, Element};
+use kiln_graph::NodeId;
+use kiln_partition::{Error, Part};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use crate::common::{Stored, six_nodes};
+
+fn arrays(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().unwrap() == "npy").collect()
+}
+
+/// Checks what is said of each array of a part when something was done to it.
+fn for_each_array(check: impl Fn(&Path, &Path)) {
+    for (_root, folder) in [six_nodes(Stored::BF16), six_nodes(Stored::Sparse)] {
+        let paths = arrays(&folder);
+        assert!(paths.len() >= 15, "{paths:?}");
+        for path in paths {
+            let whole = fs::read(&path).unwrap();
+            check(&folder, &path);
+            fs::write(&path, whole).unwrap();
+            Part::verify(&folder).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_truncated_array_is_refused_when_it_is_opened() {
+    for_each_array(|folder, path| {
+        let whole = fs::read(path).unwrap();
+        for length in [0, 60, whole.len() - 1] {
+            fs::write(path, &whole[..length]).unwrap();
+            let error = Part::open(folder).unwrap_err();
+            let Error::Data(kiln_data::Error::Npy { path: at, .. }) = &error else { panic!("{error}") };
+            assert_eq!(at, path);
+        }
+    });
+}
+
+#[test]
+fn an_array_that_is_gone_or_not_listed_is_named() {
+    for_each_array(|folder, path| {
+        let whole = fs::read(path).unwrap();
+        fs::remove_file(path).unwrap();
+        let error = Part::open(folder).unwrap_err();
+        assert!(
+            matches!(&error, Error::Data(kiln_data::Error::Io { path: at, .. }) if at == path),
+            "{error}"
+        );
+        fs::write(path, whole).unwrap();
+        let manifest = folder.join("part.json");
+        let text = fs::read(&manifest).unwrap();
+        let mut without: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        without["files"].as_object_mut().unwrap().remove(name).unwrap();
+        fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
+        let error = Part::open(folder).unwrap_err();
+        let is_metadata = matches!(&error, Error::Data(kiln_data::Error::Metadata { .. }));
+        assert!(is_metadata, "{name}: {error}");
+        fs::write(&manifest, text).unwrap();
+    });
+}
+
+#[test]
+fn one_bit_is_found_by_its_hash() {
+    for_each_array(|folder, path| {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[126] ^= 1;
+        fs::write(path, &bytes).unwrap();
+        Part::open(folder).unwrap();
+        let error = Part::verify(folder).unwrap_err();
+        assert!(
+            matches!(&error, Error::Data(kiln_data::Error::HashMismatch { path: at, .. }) if at == path),
+            "{error}"
+        );
+    });
+}
+
+/// What verifying says when a sound hash stands over values that cannot be; opening says nothing.
+fn check_forged<T: Element>(name: &str, values: &[T], shape: &[usize], expected: &str) {
+    let (_root, folder) = six_nodes(Stored::F32);
+    fs::write(folder.join(name), npy::write(values, shape)).unwrap();
+    let Err(Error::Data(kiln_data::Error::HashMismatch { expected: old, got, .. })) = Part::verify(&folder)
+    else {
+        panic!("{name} should differ");
+    };
+    edit(&folder, &old, &got);
+    Part::open(&folder).unwrap();
+    let error = Part::verify(&folder).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}\n    expected {expected}");
+}
+
+fn edit(folder: &Path, from: &str, to: &str) {
+    let path = folder.join("part.json");
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{text} has no {from}");
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+/// What nobody has verified is found where the part becomes one by nodes.
+#[test]
+fn rows_that_are_damaged_do_not_become_those_of_nodes() {
+    let damaged = |name: &str, bytes: Vec<u8>| {
+        let (_root, folder) = six_nodes(Stored::F32);
+        fs::write(folder.join(name), bytes).unwrap();
+        Part::open(&folder).unwrap().graph_by_node().unwrap_err().to_string()
+    };
+    let error = damaged("old_ids.npy", npy::write(&[0_u32, 4], &[2]));
+    assert!(error.contains("old_ids.npy: the partition book: the node of row 1 is 4"), "{error}");
+    let error = damaged("indptr.npy", npy::write(&[0_u64, 3, 2], &[3]));
+    assert!(error.contains("indptr.npy: indptr falls at node 1: 3 is followed by 2"), "{error}");
+}
+
+/// The part has the nodes 0 and 3, the edges 3 -> 3 and 4 -> 3, and of the other part the row of node 4.
+#[test]
+fn values_that_cannot_be_are_named_with_their_file_and_place() {
+    let (_root, folder) = six_nodes(Stored::F32);
+    let part = Part::open(&folder).unwrap();
+    assert_eq!(part.old_ids.iter().map(|node| node.0).collect::<Vec<_>>(), [0, 3]);
+    assert_eq!((part.graph.indptr(), &*part.first_edges), (&[0, 0, 2][..], &[0, 4][..]));
+    let cache = part.cache.unwrap();
+    assert_eq!((cache.ids[0].0, cache.ids.len()), (4, 1));
+
+    check_forged(
+        "new_ids.npy",
+        &[0_u32, 2, 3, 1, 4, 4],
+        &[6],
+        "new_ids.npy: the partition book: the new id of node 5 is 4, expected 5",
+    );
+    check_forged("new_ids.npy", &[0_u32, 2, 3, 1, 4, 6], &[6], "the new id of node 5 is 6, expected below 6");
+    check_forged(
+        "old_ids.npy",
+        &[0_u32, 2],
+        &[2],
+        "old_ids.npy: the node of row 1 is 2, expected the node whose new id is 1",
+    );
+    check_forged(
+        "old_ids.npy",
+        &[0_u32, 9],
+        &[2],
+        "the node of row 1 is 9, expected the node whose new id is 1",
+    );
+    check_forged("indptr.npy", &[0_u64, 3, 2], &[3], "indptr.npy: entry 2 is 2, expected at least 3");
+    check_forged("indices.npy", &[3_u32, 6], &[2], "the source of edge 1 is 6, expected a node, 0 to 6 - 1");
+    check_forged(
+        "first_edges.npy",
+        &[0_u64, 6],
+        &[2],
+        "the first edge of row 1 is 6, expected 0 to 7 less its 2",
+    );
+    check_forged("first_edges.npy", &[8_u64, 4], &[2], "the first edge of row 0 is 8, expected 0 to 7");
+    check_forged("first_edges.npy", &[5_u64, 4], &[2], "the first edge of row 1 is 4, expected 5 to 7");
+    check_forged("weights.npy", &[f32::NAN, 0.0], &[2], "weights.npy: the weight of edge 0 is NaN");
+    check_forged("edge_types.npy", &[0_u8, 2], &[2], "edge_types.npy: the type of edge 1 is 2");
+    check_forged(
+        "features.npy",
+        &[0.0, 0.0, 3.0, f32::INFINITY],
+        &[2, 2],
+        "features.npy: a feature of node 1 is inf",
+    );
+    check_forged(
+        "labels.npy",
+        &[0, 1, 0, 1, 0, 2],
+        &[6],
+        "labels.npy: the label of node 5 is 2, expected a class",
+    );
+    check_forged("val.npy", &[1_u32, 6], &[2], "val.npy: entry of the val split, 1 is node 6");
+    check_forged(
+        "cache_ids.npy",
+        &[3_u32],
+        &[1],
+        "cache_ids.npy: the node of row 0 is 3, expected a node of another",
+    );
+    check_forged(
+        "cache_ids.npy",
+        &[6_u32],
+        &[1],
+        "cache_ids.npy: the node of row 0 is 6, expected a node of another",
+    );
+    check_forged(
+        "cache_counts.npy",
+        &[0_u32],
+        &[1],
+        "cache_counts.npy: the count of row 0 is 0, expected at least 1",
+    );
+    check_forged(
+        "cache_features.npy",
+        &[4.0, f32::NAN],
+        &[1, 2],
+        "cache_features.npy: a feature of node 0 is NaN",
+    );
+}
+
+/// What opening says when a part of the manifest is another.
+fn check_edited(from: &str, to: &str, expected: &str) {
+    let (_root, folder) = six_nodes(Stored::F32);
+    edit(&folder, from, to);
+    let error = Part::open(&folder).unwrap_err();
+    assert!(matches!(&error, Error::Data(_) | Error::BadBook { .. }), "{error}");
+    assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
+    assert_eq!(Part::verify(&folder).unwrap_err().to_string(), error.to_string());
+}
+
+#[test]
+fn a_manifest_that_contradicts_itself_or_the_files_is_refused() {
+    check_edited("\"format\": 1", "\"format\": 2", "the set has format 2, expected 1");
+    check_edited("\"part\": 0", "\"part\": 2", "part is 2, expected below 2, the number of parts");
+    check_edited("\"part\": 0", "\"part\": 1", "files.features.npy.shape is [2, 2], expected [4, 2]");
+    check_edited("\"n_nodes\": 6", "\"n_nodes\": 7", "files.labels.npy.shape is [6], expected [7]");
+    check_edited("\"dim\": 2", "\"dim\": 0", "dim is 0, expected 1 to 16777216");
+    check_edited("\"n_classes\": 2", "\"n_classes\": 3", "class_names is 2 names, expected 3 names or none");
+    check_edited("\"random\"", "\"luck\"", "unknown variant `luck`");
+    check_edited("\"hash\"", "\"sum\"", "unknown field `sum`");
+    check_edited(
+        "    2,\n    6\n  ]",
+        "    2,\n    7\n  ]",
+        "the last offset is 7, expected 6, the number of nodes",
+    );
+    check_edited("    0,\n    2,\n", "    1,\n    3,\n", "the first offset is 1, expected 0");
+    check_edited("    2,\n    6\n  ]", "    2\n  ]", "the last offset is 2, expected 6");
+    check_edited("    0,\n    2,\n", "    4,\n    2,\n", "an offset is 2, expected at least 4");
+}
+
+/// That nothing panics is the point; the hashes leave no doubt about verifying.
+#[test]
+fn any_other_byte_gives_an_error_or_a_part() {
+    let (_root, folder) = six_nodes(Stored::Sparse);
+    let mut paths = arrays(&folder);
+    paths.sort();
+    let index = any::<prop::sample::Index>;
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(2000));
+    let result = runner.run(&(index(), index(), any::<u8>()), |(file, at, byte)| {
+        let path = file.get(&paths);
+        let whole = fs::read(path).unwrap();
+        let mut bytes = whole.clone();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        fs::write(path, &bytes).unwrap();
+        if let Ok(part) = Part::open(&folder) {
+            let places = (0..8).filter_map(|node| part.book.place(NodeId(node)));
+            prop_assert!(places.into_iter().all(|place| place.part < 2));
+        }
+        prop_assert_eq!(Part::verify(&folder).is_ok(), byte == whole[at]);
+        fs::write(path, whole).unwrap();
+        Ok(())
+    });
+    result.unwrap();
+}
+
+#[test]
+fn a_folder_without_a_manifest_is_no_part() {
+    let (_root, folder) = six_nodes(Stored::F32);
+    fs::remove_file(folder.join("part.json")).unwrap();
+    let error = Part::open(&folder).unwrap_err().to_string();
+    assert!(error.ends_with("has no part.json (the manifest of a part of a graph)"), "{error}");
+}

@@ -1,0 +1,245 @@
+//! Parts on disk: together they are the set, and each opens alone.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use kiln_data::Dataset;
+use kiln_feature::{FeatureSource, RowBuf};
+use kiln_graph::NodeId;
+use kiln_partition::{Error, Method, Origin, Part, PartitionBook, Place, Written, part_folder, write_parts};
+use kiln_sample::{BlockSampler, Domain, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_testkit::{CooGraph, arb_coo};
+use proptest::prelude::*;
+
+use crate::common::{Stored, cache, edges, set, six_nodes, write};
+
+fn rows(features: &dyn FeatureSource, ids: &[NodeId]) -> RowBuf {
+    let mut rows = RowBuf::empty(features.row_type());
+    features.gather(ids, &mut rows).unwrap();
+    rows
+}
+
+/// Checks that a part has what the set has, of the nodes that are its own, and all that is shared.
+fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
+    assert_eq!((&part.hash, &part.name), (&data.hash().unwrap(), &data.name));
+    assert_eq!((&part.class_names, &part.edge_type_names), (&data.class_names, &data.edge_type_names));
+    assert_eq!((part.n_edges, part.n_cut_edges, part.method), (data.graph.n_edges(), 1, Method::Random));
+    assert_eq!((&part.split, part.labels.as_slice()), (&data.split, data.labels.as_slice()));
+    let nodes = (0..parts.len() as u32).map(NodeId);
+    let own: Vec<NodeId> = nodes.filter(|node| usize::from(parts[node.index()]) == part.index).collect();
+    assert_eq!(*part.old_ids, own);
+    for (row, &node) in own.iter().enumerate() {
+        let place = Place { part: part.index, row: row as u32 };
+        assert_eq!(part.book.place(node), Some(place));
+        assert_eq!(edges(&part.graph, NodeId(row as u32)), edges(&data.graph, node));
+        assert_eq!(part.first_edges[row], data.graph.first_edge(node).0);
+    }
+    let all: Vec<NodeId> = (0..own.len() as u32).map(NodeId).collect();
+    assert_eq!(rows(&*part.features, &all), rows(&*data.features, &own));
+}
+
+/// Checks the cached rows against an epoch that is sampled here.
+fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &Written) {
+    let counts = counts_of_epoch(part, data);
+    let is_remote = |node: &u32| part.book.place(NodeId(*node)).unwrap().part != part.index;
+    let mut remote: Vec<(u32, u32)> = counts.into_iter().filter(|(node, _)| is_remote(node)).collect();
+    assert_eq!(written.n_remote, remote.iter().map(|(_, count)| u64::from(*count)).sum::<u64>());
+    remote.sort_by_key(|&(node, count)| (u32::MAX - count, node));
+    remote.truncate((ratio * data.graph.n_nodes() as f64) as usize);
+    remote.sort_unstable();
+    assert_eq!((written.n_cached, part.cache.is_some()), (remote.len(), !remote.is_empty()));
+    assert_eq!(written.n_answered, remote.iter().map(|(_, count)| u64::from(*count)).sum::<u64>());
+    let Some(cache) = &part.cache else { return };
+    let kept: Vec<(u32, u32)> =
+        cache.ids.iter().map(|node| node.0).zip(cache.counts.iter().copied()).collect();
+    assert_eq!(kept, remote);
+    let all: Vec<NodeId> = (0..kept.len() as u32).map(NodeId).collect();
+    assert_eq!(rows(&*cache.features, &all), rows(&*data.features, &cache.ids));
+}
+
+/// In how many batches of the first epoch each node is an input.
+fn counts_of_epoch(part: &Part, data: &Dataset) -> BTreeMap<u32, u32> {
+    let config = cache(0.0);
+    let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
+    let mut seeds: Vec<NodeId> = data.split.train.to_vec();
+    seeds.retain(|node| part.book.place(*node).unwrap().part == part.index);
+    let epoch = RngKey::new(config.seed).fold(Domain::Epoch, 0);
+    shuffle(&mut seeds, epoch.fold(Domain::Host, 0).to_u64());
+    let mut counts = BTreeMap::new();
+    for (step, seeds) in seeds.chunks(config.batch_size).enumerate() {
+        let (seeds, key) = (Seeds::nodes(seeds.to_vec()), epoch.fold(Domain::Step, step as u64));
+        let sampled = sampler.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap();
+        for node in sampled.blocks[0].srcs() {
+            *counts.entry(node.0).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// As `docs/rng.md` has it.
+fn shuffle(nodes: &mut [NodeId], seed: u64) {
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    let mut draws = rand_xoshiro::Xoshiro256StarStar::seed_from_u64(seed);
+    for last in (1..nodes.len()).rev() {
+        let other = (u128::from(draws.next_u64()) * (last as u128 + 1)) >> 64;
+        nodes.swap(last, other as usize);
+    }
+}
+
+fn arb_stored() -> impl Strategy<Value = Stored> {
+    prop::sample::select(vec![Stored::F32, Stored::F16, Stored::BF16, Stored::Sparse])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn parts_are_the_set(
+        coo in arb_coo(),
+        parts in prop::collection::vec(0..4_u16, 40),
+        stored in arb_stored(),
+        ratio in 0.0..1.0_f64,
+    ) {
+        let (data, parts) = (set(&coo, stored), &parts[..coo.n_nodes]);
+        let root = tempfile::tempdir().unwrap();
+        let out = root.path().join("parts");
+        let written = write(&data, parts, 4, Some(&cache(ratio)), &out);
+        for (index, written) in written.iter().enumerate() {
+            let part = Part::open(part_folder(&out, index)).unwrap();
+            prop_assert_eq!(part.index, index);
+            check_part(&part, &data, parts);
+            check_cache(&part, &data, ratio, written);
+            let verified = Part::verify(part_folder(&out, index)).unwrap();
+            prop_assert_eq!((verified.n_owned, verified.n_edges), (written.n_owned, written.n_edges));
+        }
+    }
+
+    #[test]
+    fn a_book_says_where_each_node_is(parts in prop::collection::vec(0..9_u16, 0..200)) {
+        let book = PartitionBook::from_parts(&parts, 9).unwrap();
+        book.validate().unwrap();
+        let old_ids = book.old_ids().unwrap();
+        for (node, &part) in parts.iter().enumerate() {
+            let place = book.place(NodeId(node as u32)).unwrap();
+            prop_assert_eq!(place.part, usize::from(part));
+            let new_id = book.owned(place.part).start + place.row;
+            prop_assert_eq!(book.new_id(NodeId(node as u32)), Some(new_id));
+            prop_assert_eq!(old_ids[new_id as usize], NodeId(node as u32));
+        }
+        for part in 0..9 {
+            let owned = book.owned(part);
+            prop_assert!(old_ids[owned.start as usize..owned.end as usize].is_sorted());
+        }
+        prop_assert_eq!(book.place(NodeId(parts.len() as u32)), None);
+        prop_assert_eq!(book.part_of(parts.len() as u32), None);
+    }
+}
+
+#[test]
+fn a_part_without_nodes_opens() {
+    let (coo, root) = (CooGraph { n_nodes: 2, srcs: vec![0], dsts: vec![1] }, tempfile::tempdir().unwrap());
+    for (name, stored) in [("dense", Stored::F32), ("sparse", Stored::Sparse)] {
+        let (data, out) = (set(&coo, stored), root.path().join(name));
+        let written = write(&data, &[2, 2], 4, Some(&cache(1.0)), &out);
+        assert_eq!(written.iter().map(|part| part.n_owned).collect::<Vec<_>>(), [0, 0, 2, 0]);
+        for index in [0, 1, 3] {
+            let part = Part::open(part_folder(&out, index)).unwrap();
+            assert_eq!((part.graph.n_nodes(), part.graph.n_edges(), part.features.n_rows()), (0, 0, 0));
+            assert!(part.cache.is_none());
+            check_part(&part, &data, &[2, 2]);
+            Part::verify(part_folder(&out, index)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_set_without_edge_data_and_class_names_has_parts() {
+    let data = kiln_data::synthetic::ring(10).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    write(&data, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2, None, &root.path().join("parts"));
+    let part = Part::open(part_folder(root.path().join("parts"), 1)).unwrap();
+    assert!(part.graph.weights().is_none() && part.graph.edge_types().is_none() && part.cache.is_none());
+    assert_eq!(part.class_names, data.class_names);
+}
+
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    paths.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
+}
+
+#[test]
+fn the_same_set_gives_the_same_bytes() {
+    let ((_one, one), (_two, two)) = (six_nodes(Stored::F16), six_nodes(Stored::F16));
+    assert_eq!(contents(&one), contents(&two));
+    assert_eq!(fs::read_dir(one.parent().unwrap()).unwrap().count(), 2);
+}
+
+#[test]
+fn nothing_is_overwritten_or_left_behind() {
+    let data = kiln_data::synthetic::ring(10).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("parts");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("mine"), "mine").unwrap();
+    let book = PartitionBook::from_parts(&[0; 10], 1).unwrap();
+    let origin = Origin { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
+    let error = write_parts(&data, &book, &origin, None, &out).unwrap_err();
+    assert!(matches!(error, Error::Data(kiln_data::Error::NotEmpty { .. })), "{error}");
+    fs::remove_file(out.join("mine")).unwrap();
+
+    let bad = |data: &Dataset, book: &PartitionBook, ratio: f64, batch_size: usize, expected: &str| {
+        let cache = kiln_partition::CacheConfig { batch_size, ..cache(ratio) };
+        let error = write_parts(data, book, &origin, Some(&cache), &out).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\n    expected {expected}");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
+    };
+    let short = PartitionBook::from_parts(&[0; 9], 1).unwrap();
+    bad(&data, &short, 0.5, 1, "the number of nodes of the book is 9, expected 10");
+    bad(&data, &book, 1.5, 1, "the cache's share of the nodes is 1.5, expected 0 to 1");
+    bad(&data, &book, f64::NAN, 1, "the cache's share of the nodes is NaN, expected 0 to 1");
+    bad(&data, &book, 0.5, 0, "the batch size is 0, expected at least 1");
+    let mut other = data.clone();
+    other.split.train = [NodeId(3), NodeId(10)].into_iter().collect();
+    bad(&other, &book, 0.5, 1, "a training node is 10, expected below 10, the number of nodes");
+    let mut named = data.clone();
+    named.class_names = vec!["one".into()];
+    bad(&named, &book, 0.5, 1, "class_names is 1 names, expected");
+    write_parts(&data, &book, &origin, None, &out).unwrap();
+}
+
+#[test]
+fn fanouts_of_no_layer_keep_no_rows() {
+    let data = kiln_data::synthetic::ring(12).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let none = kiln_partition::CacheConfig { fanouts: Vec::<Fanout>::new(), ..cache(1.0) };
+    let parts: Vec<u16> = (0..12).map(|node| node % 2).collect();
+    let written = write(&data, &parts, 2, Some(&none), &root.path().join("parts"));
+    assert_eq!((written[0].n_remote, written[0].n_cached), (0, 0));
+}
+
+#[test]
+fn books_that_cannot_be_are_refused() {
+    let said = |offsets: &[u32], new_ids: &[u32]| {
+        let book = PartitionBook::new(offsets.to_vec(), new_ids.to_vec().into());
+        book.and_then(|book| book.validate()).unwrap_err().to_string()
+    };
+    assert_eq!(said(&[], &[]), "the number of parts is 0, expected 1 to 65535");
+    assert_eq!(said(&[0], &[]), "the number of parts is 0, expected 1 to 65535");
+    let again = "make the parts again";
+    assert_eq!(
+        said(&[1, 2], &[0, 1]),
+        format!("the partition book: the first offset is 1, expected 0: {again}")
+    );
+    assert!(
+        said(&[0, 2, 1, 2], &[0, 1]).contains("an offset is 1, expected at least 2, as the one before it")
+    );
+    assert!(said(&[0, 2], &[0, 1, 2]).contains("the last offset is 2, expected 3, the number of nodes"));
+    assert!(said(&[0, 2], &[0, 0]).contains("the new id of node 1 is 0, expected 1, the next of part 0"));
+    assert!(said(&[0, 1, 2], &[1, 2]).contains("the new id of node 1 is 2, expected below 2"));
+    let error = PartitionBook::from_parts(&[0, 3], 3).unwrap_err().to_string();
+    assert_eq!(error, "a node's part is 3, expected below 3, the number of parts");
+}

@@ -1,0 +1,219 @@
+//! Batches of a node task are the same wherever they are made: training from them gives the same bits.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use kiln_data::Dataset;
+use kiln_dist::{Communicator, Solo};
+use kiln_kernels::testing::{device, read_block, reads_of, values};
+use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
+use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_nn::{Aggregate, Sage, SageConfig};
+use kiln_sample::{Fanout, NeighborSampler, RngKey, input_counts};
+use kiln_train::{
+    DeviceBatch, DeviceNodeFetch, EpochReport, EpochSoFar, NodeClassification, NodeInput, OptimizerConfig,
+    StepReport, ToDevice, Trainer, Upload, weights_to_bytes,
+};
+
+use crate::common::{data, nodes, ranks, shard};
+
+const FANOUTS: [Fanout; 2] = [Fanout::UpTo(4), Fanout::UpTo(3)];
+
+fn items(data: &Dataset, comm: &dyn Communicator) -> ItemSampler {
+    let shard = shard(comm);
+    let config =
+        ItemSamplerConfig { batch_size: 64 / shard.world_size, seed: 1, shard, ..Default::default() };
+    // A seed that stands twice is one destination and two losses.
+    let mut seeds = nodes(300);
+    seeds.extend(nodes(5));
+    assert!(seeds.len() < data.graph.n_nodes());
+    ItemSampler::new(seeds, config).unwrap()
+}
+
+fn loader<F: Fetch>(data: &Dataset, comm: &dyn Communicator, fetch: F, workers: usize) -> Loader<F> {
+    let config = LoaderConfig { workers, ..Default::default() };
+    Loader::new(items(data, comm), fetch, config).unwrap()
+}
+
+fn host_fetch(data: &Dataset) -> NodeFetch<NeighborSampler, dyn kiln_feature::FeatureSource> {
+    let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
+    NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone()).for_training()
+}
+
+/// Made on the device, from a tenth of the rows or all of them.
+fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeFetch {
+    let graph = DeviceGraph::new(data.graph.clone(), device).unwrap();
+    let sampler = DeviceSampler::new(graph, FANOUTS);
+    let source = data.features.clone();
+    let n_rows = source.n_rows() as u64;
+    let features = match has_all_rows {
+        true => DeviceFeatures::new(source, device).unwrap(),
+        false => {
+            let row_bytes = 4 * source.dim() as u64;
+            let n_bytes = 4 * n_rows + n_rows / 10 * row_bytes;
+            DeviceFeatures::hottest(source, &data.graph.out_degrees(), n_bytes, device).unwrap()
+        }
+    };
+    DeviceNodeFetch::new(sampler.into(), features.into(), data.labels.clone())
+}
+
+fn sage(data: &Dataset, device: &Device) -> Sage {
+    let config = SageConfig {
+        d_in: data.features.dim(),
+        hidden: 16,
+        n_classes: data.labels.n_classes(),
+        n_layers: 2,
+        aggregate: Aggregate::Mean,
+        input_dropout: 0.1,
+        dropout: 0.5,
+    };
+    config.init(RngKey::new(1), &device.clone().autodiff()).unwrap()
+}
+
+fn train<F: Fetch>(
+    data: &Dataset,
+    comm: Box<dyn Communicator>,
+    device: &Device,
+    fetch: F,
+    workers: usize,
+) -> (EpochReport, Vec<u8>)
+where
+    F::Batch: Upload<Input = NodeInput>,
+{
+    let model = sage(data, device);
+    let loader = loader(data, &*comm, fetch, workers);
+    let (task, optimizer) = (NodeClassification::<Sage, F::Batch>::new(), OptimizerConfig::adam(0.01, 0.0));
+    let mut trainer = Trainer::new(task, model, &optimizer, comm, device.clone()).unwrap();
+    let report = trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }), |_| ()).unwrap();
+    let counts = trainer.evaluate(loader.epoch(Pass::Evaluate { split: 0 }), |_, _| ()).unwrap();
+    assert_eq!(counts.total, 305);
+    (report, weights_to_bytes(trainer.model()).unwrap())
+}
+
+#[test]
+fn the_trainer_does_not_know_where_a_batch_was_made() {
+    let (data, device) = (data(400), device());
+    let (expected, weights) = train(&data, Box::new(Solo), &device, host_fetch(&data), 0);
+    let check = |what: &str, (got, got_weights): (EpochReport, Vec<u8>)| {
+        assert_eq!(got.counts, expected.counts, "{what}: losses");
+        assert_eq!(got_weights, weights, "{what}: weights");
+    };
+    for workers in [0, 1] {
+        let fetch = ToDevice::new(host_fetch(&data), &device);
+        check("brought by a worker", train(&data, Box::new(Solo), &device, fetch, workers));
+        for has_all_rows in [true, false] {
+            let fetch = device_fetch(&data, &device, has_all_rows);
+            check("made on the device", train(&data, Box::new(Solo), &device, fetch, workers));
+        }
+    }
+}
+
+#[test]
+fn two_ranks_of_one_device_train_on_batches_that_it_makes() {
+    let (data, device) = (data(400), device());
+    let train_ranks = |on_device: bool| {
+        ranks(2)
+            .run(|comm| {
+                Ok(match on_device {
+                    true => train(&data, comm, &device, device_fetch(&data, &device, true), 1),
+                    false => train(&data, comm, &device, host_fetch(&data), 1),
+                })
+            })
+            .unwrap()
+    };
+    let (expected, got) = (train_ranks(false), train_ranks(true));
+    for ((got, got_weights), (expected, weights)) in got.iter().zip(&expected) {
+        assert_eq!(got.counts, expected.counts);
+        assert_eq!(got_weights, weights);
+    }
+}
+
+#[test]
+fn batches_that_a_device_makes_are_those_of_the_host() {
+    let (data, device) = (data(400), device());
+    let on_host = loader(&data, &Solo, host_fetch(&data), 0);
+    let on_device = loader(&data, &Solo, device_fetch(&data, &device, false), 1);
+    let pass = Pass::Train { epoch: 3 };
+    let on_device: Vec<DeviceBatch<NodeInput>> = on_device.epoch(pass).map(Result::unwrap).collect();
+    assert_eq!(on_device.len(), on_host.n_steps(pass));
+    for (got, expected) in on_device.into_iter().zip(on_host.epoch(pass)) {
+        let expected = expected.unwrap();
+        let (got, key) = (got.input, got.key);
+        assert_eq!(got.blocks.len(), expected.blocks.len());
+        let rows: Vec<usize> = expected.seed_rows.iter().map(|row| row.index()).collect();
+        assert_eq!((key, &got.seed_rows, &got.labels), (expected.key, &rows, &expected.labels));
+        assert_eq!(got.seeds, expected.seeds.as_nodes());
+        for (got, mut expected) in got.blocks.iter().zip(expected.blocks) {
+            expected.take_transposed();
+            assert_eq!(read_block(got), expected);
+        }
+        assert_eq!(values(got.x), expected.x.into_f32());
+    }
+}
+
+/// What the host samples once tells which rows the device had better have.
+#[test]
+fn presampled_rows_are_hit_more_often_than_any() {
+    let (data, device) = (data(400), device());
+    let loader = loader(&data, &Solo, host_fetch(&data), 0);
+    let order = loader.items().epoch(Pass::Train { epoch: 0 });
+    let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
+    let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
+    let counts = input_counts(&sampler, data.graph.n_nodes(), batches).unwrap();
+    let n_inputs: u32 = counts.iter().sum();
+    let batches = loader.epoch(Pass::Train { epoch: 0 });
+    assert_eq!(n_inputs as usize, batches.map(|batch| batch.unwrap().blocks[0].n_src()).sum::<usize>());
+    let share = |hotness: &[u32]| {
+        let n_bytes = (4 * 400 + 40 * 4 * data.features.dim()) as u64;
+        let features = DeviceFeatures::hottest(data.features.clone(), hotness, n_bytes, &device).unwrap();
+        let features = Arc::new(features);
+        let graph = DeviceGraph::new(data.graph.clone(), &device).unwrap();
+        let sampler = Arc::new(DeviceSampler::new(graph, FANOUTS));
+        let fetch = DeviceNodeFetch::new(sampler, Arc::clone(&features), data.labels.clone());
+        let loader = Loader::new(items(&data, &Solo), fetch, LoaderConfig::default()).unwrap();
+        loader.epoch(Pass::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
+        assert_eq!(features.hit_rate().n_rows, u64::from(n_inputs));
+        features.hit_rate().share()
+    };
+    let (hottest, any) = (share(&counts), share(&vec![0; 400]));
+    if is_processor(&device) {
+        assert_eq!((hottest, any), (1.0, 1.0), "the processor has all rows where they are");
+    } else {
+        assert!(any < hottest && hottest < 1.0, "{hottest} and {any}");
+    }
+}
+
+/// Steps ask the device for work and do not wait for it, but for the losses of every so many steps.
+#[test]
+fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
+    let (data, device) = (data(400), device());
+    let run = |read_every: usize| {
+        let loader = loader(&data, &Solo, device_fetch(&data, &device, true), 1);
+        let model = sage(&data, &device);
+        let (task, optimizer) = (NodeClassification::<Sage, _>::new(), OptimizerConfig::adam(0.01, 0.0));
+        let trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device.clone()).unwrap();
+        let mut trainer = trainer.with_read_every(read_every);
+        let (mut batches, mut so_far) = (loader.epoch(Pass::Train { epoch: 0 }), EpochSoFar::start(0));
+        let (mut steps, mut reads, mut more) = (Vec::new(), Vec::new(), true);
+        while more {
+            let seen = |report: &StepReport| steps.push((report.step, report.counts));
+            let read = reads_of(|| more = trainer.step(&mut batches, &mut so_far, seen).unwrap());
+            reads.push(read.n_reads);
+        }
+        assert_eq!(so_far.report().n_steps, 5);
+        (steps, reads, so_far.report().counts, weights_to_bytes(trainer.model()).unwrap())
+    };
+    let (steps, reads, counts, weights) = run(1);
+    assert_eq!(steps.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    let is_host = is_processor(&device);
+    // A loss and the outputs of each step, and nothing after the last one.
+    assert_eq!(reads, if is_host { [0; 6] } else { [2, 2, 2, 2, 2, 0] });
+    let (later, reads, later_counts, later_weights) = run(3);
+    assert_eq!(reads, if is_host { [0; 6] } else { [0, 0, 6, 0, 0, 4] });
+    assert_eq!(
+        (later, later_counts, later_weights),
+        (steps, counts, weights),
+        "what is read later is the same"
+    );
+}

@@ -1,0 +1,158 @@
+//! Models that are normalised by batches, on two ranks: all have the first rank's running statistics, and
+//! resume with them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor};
+use kiln_dist::{Communicator, Solo};
+use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_graph::CscBuilder;
+use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass, Shard};
+use kiln_nn::{Gin, GinConfig};
+use kiln_sample::RngKey;
+use kiln_train::{
+    Counts, EpochReport, FitConfig, GraphClassification, Observer, OptimizerConfig, Run, RunFolder,
+    RunIdentity, StepReport, Trainer, VALIDATION, fit, weights_to_bytes,
+};
+
+use crate::common::{nodes, ranks, shard};
+
+/// Seeds of all ranks in a step: 5 steps an epoch, the last one short.
+const GLOBAL_BATCH: usize = 8;
+const N_GRAPHS: u32 = 36;
+
+/// Rings of 3 to 9 nodes with the features `[1, position]`; their class says whether they are long.
+fn loader(shard: Shard) -> Loader<GraphFetch<dyn FeatureSource>> {
+    let (mut offsets, mut srcs, mut dsts, mut x) = (vec![0], Vec::new(), Vec::new(), Vec::new());
+    let n_nodes = |graph: u32| 3 + graph * 5 % 7;
+    for graph in 0..N_GRAPHS {
+        let start = offsets[offsets.len() - 1];
+        for node in 0..n_nodes(graph) {
+            srcs.push(start + node);
+            dsts.push(start + (node + 1) % n_nodes(graph));
+            x.extend([1.0, node as f32]);
+        }
+        offsets.push(start + n_nodes(graph));
+    }
+    let graph = CscBuilder::new(x.len() / 2).symmetrize().build(&srcs, &dsts).unwrap();
+    let labels: Vec<i32> = (0..N_GRAPHS).map(|graph| i32::from(5 < n_nodes(graph))).collect();
+    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(x, 2).unwrap());
+    let fetch = GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)));
+    let batch_size = GLOBAL_BATCH / shard.world_size;
+    let items = ItemSamplerConfig { batch_size, seed: 3, shard, ..Default::default() };
+    let config = LoaderConfig { workers: 1, ..Default::default() };
+    Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), fetch, config).unwrap()
+}
+
+fn trainer(comm: Box<dyn Communicator>) -> Trainer<GraphClassification<Gin>> {
+    let config = GinConfig { n_layers: 2, ..GinConfig::paper(2, 6, 2) };
+    let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
+    let optimizer = OptimizerConfig::adam(0.01, 0.0);
+    Trainer::new(GraphClassification::new(), model, &optimizer, comm, Device::flex()).unwrap()
+}
+
+/// What does not learn: running statistics, and the fixed epsilons.
+#[derive(Default)]
+struct Buffers(Vec<f32>);
+
+impl ModuleVisitor for Buffers {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !param.val().is_require_grad() {
+            self.0.extend(kiln_kernels::read_f32(param.val()));
+        }
+    }
+}
+
+fn buffers(model: &Gin) -> Vec<f32> {
+    // Running statistics keep the last step's update apart until they are asked to settle it.
+    drop(model.valid());
+    let mut buffers = Buffers::default();
+    model.visit(&mut buffers);
+    buffers.0
+}
+
+/// One step of a rank alone, on the share that it would have of two.
+fn statistics_alone(rank: usize) -> Vec<f32> {
+    let mut trainer = trainer(Box::new(Solo::new()));
+    let shard = Shard { rank, world_size: 2 };
+    trainer.epoch(0, loader(shard).epoch(Pass::Train { epoch: 0 }).take(1), |_| ()).unwrap();
+    buffers(trainer.model())
+}
+
+#[test]
+fn running_statistics_are_the_first_ranks() {
+    let of_ranks = ranks(2).run(|comm| {
+        let loader = loader(shard(&*comm));
+        let mut trainer = trainer(comm);
+        trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }).take(1), |_| ())?;
+        Ok(buffers(trainer.model()))
+    });
+    let of_ranks = of_ranks.unwrap();
+    let (first, second) = (statistics_alone(0), statistics_alone(1));
+    assert_ne!(first, second);
+    assert_eq!(of_ranks, [first.clone(), first]);
+}
+
+#[test]
+fn ranks_end_with_the_same_bytes() {
+    let of_ranks = ranks(2).run(|comm| {
+        let loader = loader(shard(&*comm));
+        let mut trainer = trainer(comm);
+        for epoch in 0..3 {
+            // Compares the ranks' models at its end.
+            trainer.epoch(epoch, loader.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;
+        }
+        trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?;
+        Ok((weights_to_bytes(trainer.model())?, buffers(trainer.model())))
+    });
+    let of_ranks = of_ranks.unwrap();
+    assert_eq!(of_ranks[0], of_ranks[1]);
+}
+
+/// Panics after so many steps.
+struct StopAfter(usize);
+
+impl Observer for StopAfter {
+    fn step(&mut self, _: &StepReport) {
+        self.0 -= 1;
+        assert!(0 < self.0, "the machine stops");
+    }
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+}
+
+/// Starts or resumes a run of 2 epochs on 2 ranks, which stops after `n_steps` more: what it leaves.
+fn train(
+    open: impl Fn() -> kiln_train::Result<RunFolder> + Sync,
+    n_steps: usize,
+) -> Result<Vec<[Vec<u8>; 2]>, String> {
+    let left = ranks(2).run(|comm| {
+        let (loader, is_first) = (loader(shard(&*comm)), comm.topology().rank == 0);
+        let mut trainer = trainer(comm);
+        let mut run = Run::start(&mut trainer, &open, RunIdentity::default())?;
+        let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: Some(2) };
+        let validate = |trainer: &mut Trainer<_>| trainer.evaluate(loader.epoch(VALIDATION), |_, _| ());
+        let mut stop = StopAfter(if is_first { n_steps } else { usize::MAX });
+        fit(&mut trainer, &loader, config, validate, &mut run, &mut stop)?;
+        let last = weights_to_bytes(trainer.model())?;
+        run.load_best(&mut trainer)?;
+        Ok([last, weights_to_bytes(trainer.model())?])
+    });
+    left.map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_run_that_stops_within_an_epoch_goes_on_to_the_same_bits() {
+    let whole = tempfile::tempdir().unwrap();
+    let expected = train(|| RunFolder::create(whole.path()), usize::MAX).unwrap();
+    assert_eq!(expected[0], expected[1]);
+    for n_steps in 1..=10 {
+        let folder = tempfile::tempdir().unwrap();
+        let error = train(|| RunFolder::create(folder.path()), n_steps).unwrap_err();
+        assert!(error.contains("the machine stops"), "{error}");
+        let found = train(|| RunFolder::open(folder.path()), usize::MAX).unwrap();
+        assert!(found == expected, "other bits after a stop in step {n_steps}");
+    }
+}

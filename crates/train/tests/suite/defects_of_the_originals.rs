@@ -1,0 +1,202 @@
+//! What well-known programs for several devices do wrong, and this crate must not: a test for each.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_dist::Communicator;
+use kiln_graph::NodeId;
+use kiln_loader::{Pass, Shard, StageTimes};
+use kiln_nn::Ctx;
+use kiln_sample::RngKey;
+use kiln_train::{Counts, DeviceBatch, Forward, OptimizerConfig, Task, Trainer, VALIDATION};
+
+use crate::common::{data, loader, nodes, ranks, shard, trainer};
+
+/// A model that learns nothing of use.
+#[derive(Module, Debug)]
+struct Zero {
+    value: Param<Tensor<1>>,
+}
+
+/// Items that say what their loss is and whether they are right.
+struct Told;
+
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    loss: f32,
+    is_right: bool,
+}
+
+impl Task for Told {
+    type Batch = Vec<Item>;
+    type Input = Vec<Item>;
+    type Model = Zero;
+    type Truth = Vec<bool>;
+
+    fn upload(&self, input: Vec<Item>, _: &Device) -> DeviceBatch<Vec<Item>> {
+        DeviceBatch { key: RngKey::new(0), n_items: input.len(), times: StageTimes::default(), input }
+    }
+
+    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &Ctx) -> Forward {
+        let device = model.value.val().device();
+        let losses: Vec<f32> = input.iter().map(|item| item.loss).collect();
+        let losses = Tensor::<1>::from_data(TensorData::new(losses, [input.len()]), &device);
+        let loss_sum = losses.sum() + model.value.val() * 0.0;
+        Forward { outputs: Tensor::zeros([input.len(), 1], &device), loss_sum, weight: input.len() as f64 }
+    }
+
+    fn truth(&self, input: &Vec<Item>) -> Vec<bool> {
+        input.iter().map(|item| item.is_right).collect()
+    }
+
+    fn count(are_right: &Vec<bool>, _: &Tensor<2>, counts: &mut Counts) {
+        counts.hits = are_right.iter().filter(|is_right| **is_right).count() as u64;
+        counts.total = are_right.len() as u64;
+    }
+}
+
+fn told(comm: Box<dyn Communicator>) -> Trainer<Told> {
+    let value = Tensor::from_data(TensorData::new(vec![0.0_f32], [1]), &Device::flex().autodiff());
+    let model = Zero { value: Param::from_tensor(value) };
+    Trainer::new(Told, model, &OptimizerConfig::adam(0.01, 0.0), comm, Device::flex()).unwrap()
+}
+
+fn items(n_items: usize, loss: f32, is_right: bool) -> Vec<Item> {
+    vec![Item { loss, is_right }; n_items]
+}
+
+/// Three items of the first rank are right, the only one of the second is wrong: 3/4, where the mean of the
+/// ranks' accuracies is 1/2.
+#[test]
+fn accuracies_of_ranks_are_not_averaged() {
+    let accuracies = ranks(2).run(|comm| {
+        let is_first = comm.topology().rank == 0;
+        let batch = if is_first { items(3, 1.0, true) } else { items(1, 1.0, false) };
+        let mut trainer = told(comm);
+        let validated = trainer.evaluate([Ok(batch.clone())], |_, _| ())?;
+        let trained = trainer.epoch(0, [Ok(batch)], |_| ())?;
+        Ok([validated.accuracy(), trained.counts.accuracy()])
+    });
+    assert_eq!(accuracies.unwrap(), [[0.75; 2]; 2]);
+}
+
+/// Four items of loss 1 in the first step, one of loss 6 in the second, which the other rank has nothing of:
+/// a mean of 2. By steps it is 3.5, and by the ranks' own steps 1 and 3.5.
+#[test]
+fn losses_are_divided_by_seeds_and_not_by_steps() {
+    let losses = ranks(2).run(|comm| {
+        let last = if comm.topology().rank == 0 { Vec::new() } else { items(1, 6.0, false) };
+        let batches = || [Ok(items(2, 1.0, true)), Ok(last.clone())];
+        let mut trainer = told(comm);
+        let mut steps = Vec::new();
+        let trained = trainer.epoch(0, batches(), |step| steps.push(step.counts.loss()))?;
+        assert_eq!(steps, [1.0, 6.0]);
+        Ok([trained.counts.loss(), trainer.evaluate(batches(), |_, _| ())?.loss()])
+    });
+    assert_eq!(losses.unwrap(), [[2.0; 2]; 2]);
+}
+
+/// 3 does not divide 50, and all seeds are used; each epoch deals them out anew, to all ranks.
+#[test]
+fn no_seed_is_dropped_and_all_ranks_are_shuffled_together() {
+    let data = data(200);
+    let seen = ranks(3).run(|comm| {
+        let loader = loader(&data, &nodes(50), 15, shard(&*comm));
+        let mut trainer = trainer(&data, comm);
+        let mut seen = Vec::new();
+        for epoch in 0..4 {
+            let mut own = BTreeSet::new();
+            let batches = loader.epoch(Pass::Train { epoch }).inspect(|batch| {
+                own.extend(batch.as_ref().unwrap().seeds.as_nodes().iter().copied());
+            });
+            trainer.epoch(epoch as usize, batches, |_| ())?;
+            seen.push(own);
+        }
+        Ok(seen)
+    });
+    let seen = seen.unwrap();
+    for epoch in 0..4 {
+        assert_eq!(seen.iter().map(|rank| rank[epoch].len()).sum::<usize>(), 50);
+        let all: BTreeSet<NodeId> = seen.iter().flat_map(|rank| rank[epoch].clone()).collect();
+        assert_eq!(all, nodes(50).into_iter().collect());
+    }
+    // Where ranks keep their seeds, the four sets of one are the same.
+    assert!(seen.iter().all(|rank| rank.iter().collect::<BTreeSet<_>>().len() == 4));
+}
+
+/// Each rank judges a share of the split, and all know the result of the whole.
+#[test]
+fn validation_is_not_repeated_on_every_rank() {
+    let data = data(200);
+    let val: Vec<NodeId> = (100..151).map(NodeId).collect();
+    let validated = ranks(4).run(|comm| {
+        let loader = loader(&data, &val, 16, shard(&*comm));
+        let mut own = Vec::new();
+        let visit = |input: &kiln_train::NodeInput, _: &Forward| own.extend_from_slice(&input.seeds);
+        let counts = trainer(&data, comm).evaluate(loader.epoch(VALIDATION), visit)?;
+        Ok((counts, own))
+    });
+    let (counts, shares): (Vec<Counts>, Vec<Vec<NodeId>>) = validated.unwrap().into_iter().unzip();
+    assert!(counts.iter().all(|all| all.total == 51 && *all == counts[0]), "{counts:?}");
+    assert!(shares.iter().all(|share| (12..=13).contains(&share.len())), "{shares:?}");
+    let mut all = shares.concat();
+    all.sort();
+    assert_eq!(all, val);
+
+    let alone = ranks(1).run(|comm| {
+        let loader = loader(&data, &val, 16, Shard::default());
+        Ok(trainer(&data, comm).evaluate(loader.epoch(VALIDATION), |_, _| ())?)
+    });
+    let alone = alone.unwrap()[0];
+    assert_eq!((alone.hits, alone.total), (counts[0].hits, 51));
+}
+
+/// Shares of any size, one of them none, meet in every step. Ranks that do not even have as many batches are
+/// told so.
+#[test]
+fn uneven_input_hangs_nobody() {
+    let data = data(200);
+    for n_seeds in [1, 3, 4, 5, 13] {
+        let counts = ranks(4).run(|comm| {
+            let loader = loader(&data, &nodes(n_seeds), 4, shard(&*comm));
+            let mut trainer = trainer(&data, comm);
+            let trained = trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }), |_| ())?.counts.total;
+            Ok([trained, trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?.total])
+        });
+        assert_eq!(counts.unwrap(), [[u64::from(n_seeds); 2]; 4]);
+    }
+
+    let told_of = Mutex::new(Vec::new());
+    let outcome = ranks(2).run(|comm| {
+        let n_batches = 2 + comm.topology().rank;
+        let error = told(comm).epoch(0, (0..n_batches).map(|_| Ok(items(1, 1.0, true))), |_| ()).unwrap_err();
+        told_of.lock().unwrap().push(error.to_string());
+        Err::<(), _>(error.into())
+    });
+    outcome.unwrap_err();
+    for text in told_of.into_inner().unwrap() {
+        assert!(text.contains("ranks met in different collectives") && text.contains("in step 2"), "{text}");
+    }
+}
+
+/// The short last batch has more nodes than seeds, as the others have, and only its seeds count.
+#[test]
+fn a_short_last_batch_scores_its_seeds_and_nothing_else() {
+    let data = data(200);
+    let steps = ranks(2).run(|comm| {
+        let loader = loader(&data, &nodes(23), 10, shard(&*comm));
+        let mut trainer = trainer(&data, comm);
+        let (mut trained, mut judged) = (Vec::new(), Vec::new());
+        trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }), |step| trained.push(step.counts.total))?;
+        trainer.evaluate(loader.epoch(VALIDATION), |input, forward| {
+            assert!(input.seeds.len() < input.x.dims()[0]);
+            judged.push([input.seeds.len(), input.labels.len(), forward.outputs.dims()[0]]);
+        })?;
+        Ok((trained, judged))
+    });
+    let judged = |last| vec![[5; 3], [5; 3], [last; 3]];
+    assert_eq!(steps.unwrap(), [(vec![10, 10, 3], judged(2)), (vec![10, 10, 3], judged(1))]);
+}

@@ -1,0 +1,20 @@
+//! Training on the processor: steps, metrics, evaluation, ranks, what is kept of a run, and faults.
+
+mod adam;
+mod batch_norm_ranks;
+#[path = "../common/mod.rs"]
+mod common;
+mod defects_of_the_originals;
+mod fit;
+mod graph;
+mod layer_wise;
+mod masks;
+mod metrics;
+mod optimizer;
+mod rank_faults;
+mod ranks;
+mod resume;
+mod run_folder;
+mod running_statistics;
+mod stop;
+mod trainer;

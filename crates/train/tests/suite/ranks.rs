@@ -1,0 +1,284 @@
+//! Several ranks learn what one rank learns: the same seeds, samples and masks, and gradients that are means
+//! over seeds.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::{Device, Tensor};
+use kiln_data::Dataset;
+use kiln_dist::{Communicator, Solo};
+use kiln_graph::NodeId;
+use kiln_loader::{Pass, Shard};
+use kiln_nn::{Ctx, Mode, Sage};
+use kiln_train::{
+    BucketSync, DeviceSync, GradientSync, NodeClassification, OptimizerConfig, Task, Trainer, Weight,
+    weights_to_bytes,
+};
+
+use crate::common::{data, loader, nodes, ranks, sage, shard, trainer};
+
+const TRAIN: Pass = Pass::Train { epoch: 0 };
+
+/// Seeds of all ranks in a step: 1 x 4096, 2 x 2048, 4 x 1024.
+const GLOBAL_BATCH: usize = 4096;
+
+/// So many that the second step has three, and of four ranks one has none.
+const N_SEEDS: u32 = 4099;
+
+/// How far a gradient of several ranks may be from that of one, relative to its norm: the same terms, added
+/// in another order.
+const GRADIENT_TOLERANCE: f64 = 1e-5;
+
+/// The gradients as one array, in the model's order.
+struct Flatten<'a> {
+    gradients: &'a GradientsParams,
+    values: Vec<f32>,
+}
+
+impl ModuleVisitor for Flatten<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let gradient = self.gradients.get::<D>(param.id).unwrap();
+        self.values.extend(kiln_kernels::read_f32(gradient));
+    }
+}
+
+fn flatten(model: &Sage, gradients: &GradientsParams) -> Vec<f32> {
+    let mut visitor = Flatten { gradients, values: Vec::new() };
+    model.visit(&mut visitor);
+    visitor.values
+}
+
+/// Averages as ever, keeps the averages, and has nothing learned: all steps begin at the same parameters.
+#[derive(Debug)]
+struct Recording {
+    sync: BucketSync,
+    steps: Arc<Mutex<Vec<Vec<f32>>>>,
+}
+
+impl GradientSync<Sage> for Recording {
+    fn average(
+        &mut self,
+        comm: &mut dyn Communicator,
+        model: &Sage,
+        gradients: GradientsParams,
+        weight: Weight,
+    ) -> kiln_train::Result<GradientsParams> {
+        let averaged = self.sync.average(comm, model, gradients, weight)?;
+        self.steps.lock().unwrap().push(flatten(model, &averaged));
+        Ok(GradientsParams::new())
+    }
+}
+
+/// Each step's gradients of the mean loss over all seeds, without a trainer or ranks.
+fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<Vec<f32>> {
+    let (task, model) = (NodeClassification::<Sage>::new(), sage(data, dropout));
+    let gradients = |batch: kiln_loader::Result<_>| {
+        let batch = task.upload(batch.unwrap(), &Device::flex().autodiff());
+        let forward = task.forward(&model, &batch.input, &Ctx { key: batch.key, mode: Mode::Train });
+        let loss = forward.loss_sum / batch.n_items as f32;
+        flatten(&model, &GradientsParams::from_grads(loss.backward(), &model))
+    };
+    loader(data, seeds, GLOBAL_BATCH, Shard::default()).epoch(TRAIN).map(gradients).collect()
+}
+
+/// The same of a trainer on ranks, which must all have the same bits.
+fn gradients_of(n_ranks: usize, data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<Vec<f32>> {
+    let of_ranks = ranks(n_ranks).run(|comm| {
+        let (shard, steps) = (shard(&*comm), Arc::default());
+        let recording = Recording { sync: BucketSync::default(), steps: Arc::clone(&steps) };
+        let (task, optimizer) = (NodeClassification::new(), OptimizerConfig::adam(0.01, 0.0));
+        let trainer = Trainer::new(task, sage(data, dropout), &optimizer, comm, Device::flex())?;
+        let mut trainer = trainer.with_sync(recording);
+        trainer.epoch(0, loader(data, seeds, GLOBAL_BATCH, shard).epoch(TRAIN), |_| ())?;
+        let steps = steps.lock().unwrap().clone();
+        Ok(steps)
+    });
+    let of_ranks = of_ranks.unwrap();
+    assert!(of_ranks.iter().all(|steps| *steps == of_ranks[0]));
+    of_ranks[0].clone()
+}
+
+fn distance(one: &[f32], other: &[f32]) -> f64 {
+    assert_eq!(one.len(), other.len());
+    let norm = |squares: f64| squares.sqrt();
+    let apart = one.iter().zip(other).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    norm(apart) / norm(one.iter().map(|a| f64::from(*a).powi(2)).sum())
+}
+
+#[test]
+fn gradients_of_ranks_are_those_of_one_rank_with_the_batch_of_all() {
+    let (data, seeds) = (data(4500), nodes(N_SEEDS));
+    for dropout in [[0.0, 0.0], [0.1, 0.5]] {
+        let one = gradients_of_one(&data, &seeds, dropout);
+        assert_eq!(one.len(), 2);
+        for n_ranks in [2, 4] {
+            let all = gradients_of(n_ranks, &data, &seeds, dropout);
+            assert_eq!(all.len(), 2);
+            for (step, (one, all)) in one.iter().zip(&all).enumerate() {
+                let distance = distance(one, all);
+                println!("dropout {dropout:?}, {n_ranks} ranks, step {step}: {distance:.2e}");
+                assert!(distance <= GRADIENT_TOLERANCE, "{n_ranks} ranks, step {step}: {distance:e}");
+            }
+        }
+        // Gradients of other masks, or of a mean that weighs seeds otherwise, are far away.
+        let masked = gradients_of_one(&data, &seeds, [0.1, 0.5]);
+        let plain = gradients_of_one(&data, &seeds, [0.0, 0.0]);
+        assert!(distance(&plain[0], &masked[0]) > 1e3 * GRADIENT_TOLERANCE);
+    }
+}
+
+/// What a model with dropout makes of each seed of an epoch, and with which key.
+fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Vec<f32>> {
+    let (task, model) = (NodeClassification::<Sage>::new(), sage(data, [0.1, 0.5]));
+    let mut rows = HashMap::new();
+    for batch in loader(data, seeds, GLOBAL_BATCH, shard).epoch(TRAIN) {
+        let batch = task.upload(batch.unwrap(), &Device::flex().autodiff());
+        if batch.n_items == 0 {
+            continue;
+        }
+        let ctx = Ctx { key: batch.key, mode: Mode::Train };
+        let values = kiln_kernels::read_f32(task.forward(&model, &batch.input, &ctx).outputs);
+        let width = values.len() / batch.n_items;
+        for (seed, row) in batch.input.seeds.iter().zip(values.chunks(width)) {
+            assert!(rows.insert(*seed, row.to_vec()).is_none(), "{seed:?} twice");
+        }
+    }
+    rows
+}
+
+/// The same picks and the same masks for each seed, whoever has it: another mask or another neighbour
+/// changes outputs of about 1 by about as much.
+#[test]
+fn picks_and_masks_of_1_x_4096_are_those_of_2_x_2048_and_4_x_1024() {
+    const ROUNDING: f32 = 1e-5;
+    let (data, seeds) = (data(4500), nodes(N_SEEDS));
+    let one = outputs(&data, &seeds, Shard::default());
+    assert_eq!(one.len(), N_SEEDS as usize);
+    for world_size in [2, 4] {
+        let shares = (0..world_size).map(|rank| outputs(&data, &seeds, Shard { rank, world_size }));
+        let all: Vec<_> = shares.flatten().collect();
+        assert_eq!(all.len(), N_SEEDS as usize);
+        for (seed, row) in all {
+            let close = row.iter().zip(&one[&seed]).all(|(a, b)| (a - b).abs() <= ROUNDING);
+            assert!(close, "{seed:?} on {world_size} ranks: {row:?} and {:?}", one[&seed]);
+        }
+    }
+}
+
+/// Trains some epochs; by rank, the weights and the seeds of each epoch. The counts must be of all seeds.
+fn train(n_ranks: usize, data: &Dataset, seeds: &[NodeId], batch: usize) -> Vec<(Vec<u8>, Vec<Vec<NodeId>>)> {
+    let of_ranks = ranks(n_ranks).run(|comm| {
+        let loader = loader(data, seeds, batch, shard(&*comm));
+        let mut trainer = trainer(data, comm);
+        let mut visited = Vec::new();
+        for epoch in 0..3 {
+            let mut seen = Vec::new();
+            let batches = loader.epoch(Pass::Train { epoch: epoch as u64 }).inspect(|batch| {
+                seen.extend_from_slice(batch.as_ref().unwrap().seeds.as_nodes());
+            });
+            let report = trainer.epoch(epoch, batches, |_| ())?;
+            assert_eq!((report.counts.total, report.counts.weight), (seeds.len() as u64, seeds.len() as f64));
+            visited.push(seen);
+        }
+        Ok((weights_to_bytes(trainer.model())?, visited))
+    });
+    of_ranks.unwrap()
+}
+
+#[test]
+fn each_of_4097_seeds_counts_once_on_4_ranks_of_1024() {
+    let (data, seeds) = (data(4500), nodes(4097));
+    let of_ranks = train(4, &data, &seeds, GLOBAL_BATCH);
+    for epoch in 0..3 {
+        let mut seen: Vec<_> = of_ranks.iter().flat_map(|(_, visited)| visited[epoch].clone()).collect();
+        seen.sort();
+        assert_eq!(seen, seeds);
+    }
+    // The last seed of an epoch is the first rank's.
+    assert_eq!(of_ranks.iter().map(|(_, seen)| seen[0].len()).collect::<Vec<_>>(), [1025, 1024, 1024, 1024]);
+    assert!(of_ranks.iter().all(|(weights, _)| *weights == of_ranks[0].0));
+}
+
+#[test]
+fn a_rank_that_never_has_a_seed_learns_what_the_others_learn() {
+    let (data, seeds) = (data(100), nodes(3));
+    let of_ranks = train(4, &data, &seeds, 16);
+    assert!(of_ranks[3].1.iter().all(Vec::is_empty));
+    assert!(of_ranks.iter().all(|(weights, _)| *weights == of_ranks[0].0));
+    let start = weights_to_bytes(trainer(&data, Box::new(Solo::new())).model()).unwrap();
+    assert_ne!(of_ranks[0].0, start);
+}
+
+/// All ranks have the same device here, as everywhere in these tests.
+#[test]
+fn ranks_that_share_a_device_give_the_same_bits_again() {
+    let (data, seeds) = (data(400), nodes(301));
+    for n_ranks in [1, 2, 4] {
+        let first = train(n_ranks, &data, &seeds, 64);
+        for _ in 0..2 {
+            assert_eq!(train(n_ranks, &data, &seeds, 64), first);
+        }
+    }
+    let devices = ranks(2).run(|comm| Ok(trainer(&data, comm).device().clone())).unwrap();
+    assert_eq!(devices[0], devices[1]);
+}
+
+/// Gradients differ by about 1e-7, and 15 steps of Adam add that up. Adam divides a gradient by its size, so
+/// that where it is next to nothing, in few of the weights, rounding may decide a whole step of 0.01.
+#[test]
+fn models_of_1_2_and_4_ranks_are_close() {
+    const TOLERANCE: f64 = 1e-4;
+    let (data, seeds) = (data(400), nodes(301));
+    let weights = |n_ranks: usize| -> Vec<f32> {
+        let bytes = &train(n_ranks, &data, &seeds, 64)[0].0;
+        let mut model = sage(&data, [0.0, 0.0]);
+        kiln_train::load_weights(&mut model, bytes.clone()).unwrap();
+        let mut values = Values(Vec::new());
+        model.visit(&mut values);
+        values.0
+    };
+    let one = weights(1);
+    for n_ranks in [2, 4] {
+        let distance = distance(&one, &weights(n_ranks));
+        println!("{n_ranks} ranks: {distance:.2e}");
+        assert!(distance <= TOLERANCE, "{n_ranks} ranks: {distance:e}");
+    }
+}
+
+struct Values(Vec<f32>);
+
+impl ModuleVisitor for Values {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.extend(kiln_kernels::read_f32(param.val()));
+    }
+}
+
+/// Gradients that are summed as one tensor where they are: the same bits as through host memory, also where a parameter
+/// learns on no rank, and where a rank has no seeds.
+#[test]
+fn gradients_summed_on_their_device_give_the_same_weights() {
+    let (data, seeds) = (data(4500), nodes(N_SEEDS));
+    let train_by = |on_device: bool| {
+        let weights = ranks(4).run(|mut comm| {
+            let shard = shard(&*comm);
+            let mut other = comm.channel("gradients")?;
+            let sum = move |bucket: Tensor<1>| {
+                let device = bucket.device();
+                let mut values = kiln_kernels::read_f32(bucket);
+                other.all_reduce_sum(kiln_dist::Reduce::F32(&mut values))?;
+                Ok(Tensor::from_floats(values.as_slice(), &device))
+            };
+            let mut trainer = trainer(&data, comm);
+            if on_device {
+                trainer = trainer.with_sync(DeviceSync::new(sum));
+            }
+            trainer.epoch(0, loader(&data, &seeds, GLOBAL_BATCH, shard).epoch(TRAIN), |_| ())?;
+            Ok(weights_to_bytes(trainer.model())?)
+        });
+        weights.unwrap()
+    };
+    assert!(train_by(true) == train_by(false));
+}

@@ -1,0 +1,10 @@
+//! The example programs as their users run them, each of them in processes of its own.
+
+mod cora;
+mod custom_sampler;
+mod distributed_sage;
+mod graph_classification;
+mod node_classification;
+#[path = "../parted/mod.rs"]
+mod parted;
+mod resume;
