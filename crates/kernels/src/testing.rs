@@ -98,6 +98,12 @@ pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     read_f32(tensor)
 }
 
+/// A copy of a tensor on the CPU, where expected values are computed: Burn's matrix products round f32 to TF32 on CUDA, and
+/// take seconds each on CubeCL's CPU runtime.
+pub fn on_cpu<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values(tensor.clone()), tensor.dims()), &Device::flex())
+}
+
 /// Checks that two lists of numbers are equal up to `tolerance`, absolutely where they are below 1 and
 /// relatively above.
 ///

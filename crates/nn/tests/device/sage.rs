@@ -3,7 +3,7 @@
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-use kiln_kernels::testing::{check_close, check_layer, device, ramp, values};
+use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Error, Mode, Sage, SageConfig, SageConvConfig};
 use kiln_sample::RngKey;
@@ -97,7 +97,9 @@ fn projecting_first_changes_only_the_rounding() {
             Aggregate::Mean => ops::neighbor_mean(&full, x.clone()),
             _ => ops::neighbor_sum(&full, x.clone()),
         };
-        let expected = x.clone().matmul(conv.weight_self.val()) + gathered.matmul(conv.weight_neigh.val());
+        let product =
+            |input: &Tensor<2>, weight: &Param<Tensor<2>>| on_cpu(input).matmul(on_cpu(&weight.val()));
+        let expected = product(&x, &conv.weight_self) + product(&gathered, &conv.weight_neigh);
         check_close(&values(conv.forward(&full, x.clone())), &values(expected), TOLERANCE);
     }
 }
@@ -131,7 +133,7 @@ fn gradients_of_parameters_are_right() {
             Aggregate::Sum => ops::neighbor_sum(&block, x.clone()),
         };
         // The layer is linear in its parameters, so their gradients have a closed form.
-        let of = |input: Tensor<2>| values(input.swap_dims(0, 1).matmul(factors.clone()));
+        let of = |input: Tensor<2>| values(on_cpu(&input).swap_dims(0, 1).matmul(on_cpu(&factors)));
         let own = x.clone().slice([0..3, 0..4]);
         check_close(&values(conv.weight_self.grad(&grads).expect("tracked")), &of(own), TOLERANCE);
         check_close(&values(conv.weight_neigh.grad(&grads).expect("tracked")), &of(gathered), TOLERANCE);
