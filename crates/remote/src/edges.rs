@@ -1,7 +1,8 @@
+use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_graph::{Buf, Csc, EdgeId, NodeId};
-use kiln_sample::{Fanout, Frontier, Hop, NeighborSampler, PickRule, RngKey, Scratch};
+use kiln_sample::{Fanout, Frontier, Hop, NeighborSampler, PickRule, RngKey, Scratch, in_edges};
 
 use crate::rules::{Make, Rule};
 
@@ -48,22 +49,40 @@ impl Edges {
         Ok(())
     }
 
+    /// The positions of each row's edges, checked: the graph may be a damaged file.
+    ///
+    /// # Errors
+    /// Those of [`in_edges`].
+    pub(crate) fn ranges(&self, rows: &[NodeId]) -> kiln_sample::Result<Vec<Range<usize>>> {
+        rows.iter().enumerate().map(|(position, row)| in_edges(&self.graph, *row, position)).collect()
+    }
+
     /// Whether these may have been picked of these rows: edges of each, all of them where no more than the fanout are
     /// drawn, as by rules that draw without replacement.
-    pub(crate) fn may_give(&self, rows: &[NodeId], fanout: Fanout, rule: &Rule, picked: &Frontier) -> bool {
-        let indptr = self.graph.indptr();
-        rows.iter().zip(picked.indptr.windows(2)).all(|(row, bounds)| {
-            let edges = indptr[row.index()]..indptr[row.index() + 1];
-            let (degree, ids) =
-                (edges.end - edges.start, &picked.edge_ids[bounds[0] as usize..bounds[1] as usize]);
+    ///
+    /// # Errors
+    /// Those of [`in_edges`].
+    pub(crate) fn may_give(
+        &self,
+        rows: &[NodeId],
+        fanout: Fanout,
+        rule: &Rule,
+        picked: &Frontier,
+    ) -> kiln_sample::Result<bool> {
+        for (position, (row, bounds)) in rows.iter().zip(picked.indptr.windows(2)).enumerate() {
+            let edges = in_edges(&self.graph, *row, position)?;
+            let ids = &picked.edge_ids[bounds[0] as usize..bounds[1] as usize];
             let is_whole = match (fanout, rule) {
-                (Fanout::All, _) => ids.len() as u64 == degree,
+                (Fanout::All, _) => ids.len() == edges.len(),
                 // A user's rule may leave out what it likes.
                 (_, Rule::Users(_)) => true,
-                (Fanout::UpTo(fanout), _) => degree.min(u64::from(fanout)) <= ids.len() as u64,
+                (Fanout::UpTo(fanout), _) => edges.len().min(fanout as usize) <= ids.len(),
             };
-            is_whole && ids.iter().all(|edge| edges.contains(&edge.0))
-        })
+            if !is_whole || !ids.iter().all(|edge| edges.contains(&edge.index())) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Gives edges that were picked of these rows the whole graph's ids.

@@ -31,6 +31,19 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// A server panicked while it computed a response.
+    #[error(
+        "the graph server {server} panicked while it computed {asked}: {reason}. Its log has the place; a sampling rule of \
+         one's own is the likely cause"
+    )]
+    ServerPanicked {
+        /// Its address.
+        server: String,
+        /// What it was asked for.
+        asked: &'static str,
+        /// The panic's message.
+        reason: String,
+    },
     /// A server answers what cannot be.
     #[error(
         "the graph server {server} answers {asked} with {found}, expected {expected}: is it of this version?"

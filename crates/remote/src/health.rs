@@ -15,6 +15,9 @@ pub struct Health {
     pub n_clients: usize,
     /// How long it has been there.
     pub uptime: Duration,
+    /// The age of the oldest request whose response is not complete; `None` where there is none. An age that grows shows a
+    /// server that does not get on: a rule that never returns, or too few threads.
+    pub oldest_request: Option<Duration>,
 }
 
 impl Health {
@@ -32,6 +35,12 @@ impl Health {
         let door = Door { address: address.into(), token, tls };
         let healthy = runtime.block_on(async { Peer::new(&door, 1, within)?.health(within).await })?;
         let uptime = Duration::from_millis(healthy.uptime_ms);
-        Ok(Self { part: healthy.part as usize, n_clients: healthy.n_clients as usize, uptime })
+        let (part, n_clients) = (healthy.part as usize, healthy.n_clients as usize);
+        Ok(Self {
+            part,
+            n_clients,
+            uptime,
+            oldest_request: healthy.oldest_request_ms.map(Duration::from_millis),
+        })
     }
 }

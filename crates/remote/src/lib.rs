@@ -46,6 +46,8 @@ mod hot;
 mod leases;
 mod peer;
 mod proto;
+mod ranges;
+mod respond;
 mod rules;
 mod sampler;
 mod server;
@@ -72,7 +74,7 @@ pub use worker::{Worker, WorkerConfig};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The version of what clients and servers say to each other.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 
 /// How often each side of a connection asks whether the other is there.
 const BEAT: Duration = Duration::from_secs(2);

@@ -27,9 +27,10 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A server, and the ways to it.
 ///
-/// Questions are asked again, on whatever way, until they are answered or nothing has come for the deadline: the server
-/// may have been started anew in between. Answers depend on nothing but the question, so that it does not matter which
-/// of them is heard.
+/// Requests are retried, on any connection, until the response is complete or has made no progress for the deadline: the
+/// server may have been restarted in between. Progress is a byte of the response beyond the furthest that was received
+/// so far, so that a server which accepts requests and never responds is lost, too. Responses depend on nothing but the
+/// request, so that it does not matter which attempt they come from.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: String,
@@ -108,6 +109,36 @@ enum Failure {
     /// The server does not know this client: it was started anew.
     Unknown,
     Refused(String),
+    /// The server panicked while it computed the response, as it would again.
+    Panicked(String),
+}
+
+/// How far the response to one request has come, over all attempts.
+struct Progress {
+    /// The end of what was received.
+    furthest: u64,
+    /// When that was received, or the request was first sent.
+    at: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { furthest: 0, at: Instant::now() }
+    }
+
+    /// Counts what was received up to this byte. The time that this process took to accept it is not the server's.
+    fn received(&mut self, end: u64, accepting: Duration) {
+        if self.furthest < end {
+            (self.furthest, self.at) = (end, Instant::now());
+        } else {
+            self.at += accepting;
+        }
+    }
+
+    /// How long the server may still take.
+    fn rest(&self, deadline: Duration) -> Duration {
+        deadline.saturating_sub(self.at.elapsed())
+    }
 }
 
 impl Peer {
@@ -183,7 +214,7 @@ impl Peer {
             let reason = match timeout(rest, try_once()).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(Failure::Refused(reason))) => return Err(self.refused(reason)),
-                Ok(Err(Failure::Again(reason))) => reason,
+                Ok(Err(Failure::Again(reason) | Failure::Panicked(reason))) => reason,
                 // Nothing was said of a lease.
                 Ok(Err(Failure::Unknown)) => "it asks for a lease, as no graph server does".to_owned(),
                 // A try that the end of the time has cut short says less than the one before.
@@ -229,26 +260,27 @@ impl Peer {
     }
 
     async fn ask_again(&self, question: Question, number: usize, tell: &mpsc::Sender<Told>) -> Result<()> {
-        let (mut started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let (mut progress, mut pause) = (Progress::new(), FIRST_PAUSE);
         let asked = question.name();
         loop {
-            let (before, lease) = (started, self.lease.load(Ordering::Relaxed));
-            let tried = self.try_ask(question.clone(), lease, number, tell, &mut started).await;
+            let (before, lease) = (progress.furthest, self.lease.load(Ordering::Relaxed));
+            let tried = self.try_ask(question.clone(), lease, number, tell, &mut progress).await;
             let Err(failure) = tried else { return Ok(()) };
-            // A server that answers is not lost, however long it takes.
-            if before < started {
+            if before < progress.furthest {
                 pause = FIRST_PAUSE;
             }
-            match failure {
-                Failure::Again(reason) => {
-                    self.wait(&mut pause, asked, started, self.deadline, reason).await?
-                }
+            let reason = match failure {
+                Failure::Again(reason) => reason,
                 Failure::Unknown => {
-                    let rest = self.deadline.saturating_sub(started.elapsed());
-                    self.open_again(lease, rest).await?;
+                    self.open_again(lease, progress.rest(self.deadline)).await?;
+                    "it does not know this client's lease".to_owned()
                 }
                 Failure::Refused(reason) => return Err(self.refused(reason)),
-            }
+                Failure::Panicked(reason) => {
+                    return Err(Error::ServerPanicked { server: self.address.clone(), asked, reason });
+                }
+            };
+            self.wait(&mut pause, asked, progress.at, self.deadline, reason).await?;
         }
     }
 
@@ -258,33 +290,30 @@ impl Peer {
         lease: u64,
         number: usize,
         tell: &mpsc::Sender<Told>,
-        heard: &mut Instant,
+        progress: &mut Progress,
     ) -> std::result::Result<(), Failure> {
-        let silent = |_| Failure::Again(format!("it has been silent for {:?}", self.deadline));
+        let silent = |_| Failure::Again(format!("it has sent nothing new for {:?}", self.deadline));
         let mut client = self.client();
-        let rest = |heard: Instant| self.deadline.saturating_sub(heard.elapsed());
-        let answer = timeout(rest(*heard), question.ask(&mut client, lease)).await.map_err(silent)?;
-        let mut pieces = answer.map_err(|status| failure(&status))?.into_inner();
-        *heard = Instant::now();
+        let answer = timeout(progress.rest(self.deadline), question.ask(&mut client, lease)).await;
+        let mut chunks = answer.map_err(silent)?.map_err(|status| failure(&status))?.into_inner();
         let mut start = 0;
         loop {
-            let piece = timeout(rest(*heard), pieces.message()).await.map_err(silent)?;
-            let piece = piece.map_err(|status| failure(&status))?;
+            let chunk = timeout(progress.rest(self.deadline), chunks.message()).await.map_err(silent)?;
+            let chunk = chunk.map_err(|status| failure(&status))?;
             let broken = || Failure::Again("its answer has broken off".to_owned());
-            let bytes = piece.map(|Chunk { data }| data).ok_or_else(broken)?;
+            let bytes = chunk.map(|Chunk { data }| data).ok_or_else(broken)?;
             // That is the end of a whole answer; the stream's own comes right after it. Streams that are given up before it
             // count as errors of the connection.
             if bytes.is_empty() {
-                let _ = timeout(rest(*heard), pieces.message()).await;
+                let _ = timeout(progress.rest(self.deadline), chunks.message()).await;
                 return Ok(());
             }
-            let n_bytes = bytes.len() as u64;
+            let (n_bytes, received) = (bytes.len() as u64, Instant::now());
             if tell.send(Told::Piece { number, start, bytes }).await.is_err() {
                 return Ok(());
             }
             start += n_bytes;
-            // Not before: how long this process took to listen is not the server's.
-            *heard = Instant::now();
+            progress.received(start, received.elapsed());
         }
     }
 
@@ -354,6 +383,7 @@ fn failure(status: &Status) -> Failure {
     match status.code() {
         _ if is_of_certificates => Failure::Refused(format!("certificates: {text}")),
         Code::FailedPrecondition => Failure::Unknown,
+        Code::DataLoss => Failure::Panicked(text),
         Code::Unauthenticated
         | Code::PermissionDenied
         | Code::InvalidArgument

@@ -210,7 +210,7 @@ impl RemoteSampler {
                     Where::There(name) => self.graph.rules.get(name)?,
                     Where::Here(rule) => rule,
                 };
-                if !held.edges.may_give(rows, draw.fanout, rule, &own) {
+                if !held.edges.may_give(rows, draw.fanout, rule, &own)? {
                     let reason = "gives other edges than its nodes have: let it sample Part::graph_by_node of this part, by \
                                   the same rule and fanouts";
                     return Err(Error::BadSampler { reason: reason.to_owned() });

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use kiln_partition::Part;
 use kiln_rpc::{Door, Tls, Token};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::TcpIncoming;
 
 use crate::held::Held;
 use crate::leases::Leases;
 use crate::proto::GraphServer;
+use crate::respond::{REQUEST_BYTES, Responder};
 use crate::service::Service;
 use crate::{BEAT, Error, MAX_QUESTION_BYTES, MAX_QUESTIONS, Result, Rules, SILENCE, WINDOW_BYTES};
 
@@ -31,22 +31,31 @@ pub struct ServeConfig {
     /// How long a client that says nothing still counts, and how long one that takes nothing of its answer is waited for:
     /// then the answer breaks off, and the client asks again.
     pub lease: Duration,
+    /// The most memory, in bytes, that one response takes while it is computed. A response that takes more is sent in
+    /// ranges of rows; a single row that takes more is sent alone.
+    pub response_bytes: usize,
 }
 
 impl ServeConfig {
-    /// One thread a core, the built-in rules, leases of 30 s.
+    /// One thread a core, the built-in rules, leases of 30 s, 64 MiB a response.
     pub fn new(address: impl Into<String>, token: Token) -> Self {
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (rules, lease) = (Rules::default(), Duration::from_secs(30));
-        Self { address: address.into(), token, tls: None, rules, n_threads, lease }
+        let (rules, lease, response_bytes) = (Rules::default(), Duration::from_secs(30), 64 << 20);
+        Self { address: address.into(), token, tls: None, rules, n_threads, lease, response_bytes }
+    }
+
+    /// The most memory, in bytes, that the requests of clients take: the responses that are computed and the requests
+    /// that wait. A row whose edges take more than `response_bytes` (28 bytes an edge that is picked) adds its excess.
+    /// Besides, each connection has buffers: up to 16 MiB of requests that were not read yet, and 1 MiB a response.
+    pub fn memory_bytes(&self) -> usize {
+        self.n_threads.max(1) * self.response_bytes + REQUEST_BYTES
     }
 }
 
 /// A part of a graph that other processes use, for as long as this lives.
 ///
-/// It has threads of its own: some that wait for the network, and those that make answers. Its memory is that of the
-/// answers under way: at most `n_threads` of them, of which those to samples are held whole, and of each connection
-/// what is under way there.
+/// It has threads of its own: two that wait for the network, and `n_threads` that compute responses. Its memory is bounded:
+/// [`ServeConfig::memory_bytes`]. A panic while a response is computed, in a rule say, ends that request alone.
 #[derive(Debug)]
 pub struct Server {
     runtime: Option<Runtime>,
@@ -60,7 +69,7 @@ impl Server {
     /// # Errors
     /// [`Error::Listen`], [`Error::Rpc`], [`Error::Threads`].
     pub fn start(part: Arc<Part>, config: ServeConfig) -> Result<Self> {
-        let ServeConfig { address, token, tls, rules, n_threads, lease } = config;
+        let ServeConfig { address, token, tls, rules, n_threads, lease, response_bytes } = config;
         let failed = |source| Error::Listen { address: address.clone(), source };
         let listener = TcpListener::bind(&address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -72,11 +81,13 @@ impl Server {
             .enable_all()
             .build()
             .map_err(Error::Threads)?;
+        let held = Arc::new(Held::new(part, rules));
         let service = Service {
-            held: Arc::new(Held::new(part, rules)),
+            responder: Responder::new(Arc::clone(&held), n_threads, lease),
+            held,
             leases: Arc::new(Leases::new(lease, first_lease()?)),
             started: Instant::now(),
-            places: Arc::new(Semaphore::new(n_threads.max(1))),
+            response_bytes,
         };
         let door = Door { address: address.clone(), token, tls };
         let guard = door.guard("another token: clients and servers of a graph have the same");

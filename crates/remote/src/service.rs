@@ -1,48 +1,37 @@
-use std::cell::Cell;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use kiln_feature::RowBuf;
 use kiln_graph::NodeId;
-use kiln_sample::{Fanout, Frontier, RngKey, Scratch};
-use tokio::runtime::Handle;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::timeout;
-use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
+use kiln_sample::{Fanout, RngKey};
 use tonic::{Request, Response, Status};
 
 use crate::edges::{Draw, EdgeWeights};
 use crate::held::Held;
 use crate::leases::Leases;
 use crate::proto::{
-    Array, Chunk, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest,
-    Opened, SampleRequest, Weights,
+    Array, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest, Opened,
+    SampleRequest, Weights,
 };
+use crate::ranges::{row_bytes, send_samples};
+use crate::respond::{Answer, Chunks, Responder};
 use crate::rules::WITH_REPLACEMENT;
 use crate::wire::{self, CHUNK_BYTES};
-use crate::{Error, MAX_DSTS, MAX_ROWS, PROTOCOL};
+use crate::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 
-/// Pieces of an answer that are made ahead of the network.
-const AHEAD: usize = 2;
-
-/// The most draws with replacement of one question.
+/// The most draws with replacement of one request.
 const MAX_DRAWS: u64 = 1 << 26;
 
-type Answer<T> = Result<Response<T>, Status>;
-type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
-
-/// What a server answers. It holds no state of any training, but for who uses it.
+/// The graph service of one part. It holds no state of any training but the leases of its clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) held: Arc<Held>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) started: Instant,
-    /// Answers that are made at once; others wait.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) responder: Responder,
+    /// The most memory that one response takes at a time.
+    pub(crate) response_bytes: usize,
 }
 
 impl Service {
@@ -54,7 +43,7 @@ impl Service {
         }
     }
 
-    /// The rows that were asked for, which are there, and no more than one question may ask for.
+    /// The rows of a request, which this part has, and at most as many as one request may name.
     fn rows(&self, bytes: &[u8], most: usize) -> Result<Vec<NodeId>, Status> {
         let rows = wire::ids(bytes).ok_or_else(|| Status::invalid_argument("rows of other than 4 bytes"))?;
         if most < rows.len() {
@@ -65,72 +54,18 @@ impl Service {
         Ok(rows)
     }
 
-    /// Has a thread make an answer, piece by piece as far ahead as the network is behind, when there is a place for it. A
-    /// client that takes nothing for as long as a lease lasts is given up, so that it keeps no place from others.
-    async fn answer(
-        &self,
-        make: impl FnOnce(&Held, &dyn Fn(Bytes) -> bool) -> crate::Result<()> + Send + 'static,
-    ) -> Answer<Chunks> {
-        let (say, said) = mpsc::channel(AHEAD);
-        let (held, places) = (Arc::clone(&self.held), Arc::clone(&self.places));
-        let is_heard = Cell::new(true);
-        let telling = Telling { say, runtime: Handle::current(), patience: self.leases.time(), is_heard };
-        let make = move || {
-            let outcome = make(&held, &|data| telling.tell(Ok(Chunk { data })));
-            telling.end(outcome);
-        };
-        // The client hears at once that its question is here, wherever it stands in the queue.
-        tokio::spawn(async move {
-            if let Ok(place) = places.acquire_owned().await {
-                tokio::task::spawn_blocking(move || {
-                    make();
-                    drop(place);
-                });
+    /// The rows of a request for edges, each named once: a hub that is named many times would take memory for each.
+    fn distinct_rows(&self, bytes: &[u8]) -> Result<Vec<NodeId>, Status> {
+        let rows = self.rows(bytes, MAX_DSTS)?;
+        let mut sorted = rows.clone();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => {
+                let text = format!("row {} twice in one request: name each row once", pair[0].0);
+                Err(Status::invalid_argument(text))
             }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(said))))
-    }
-}
-
-/// An answer on its way to a client.
-struct Telling {
-    say: mpsc::Sender<Result<Chunk, Status>>,
-    runtime: Handle,
-    /// How long a client that takes nothing is waited for.
-    patience: Duration,
-    /// Whether all was taken so far.
-    is_heard: Cell<bool>,
-}
-
-impl Telling {
-    /// Whether there is a reason to go on.
-    fn tell(&self, piece: Result<Chunk, Status>) -> bool {
-        let send = || match self.say.try_send(piece) {
-            Err(TrySendError::Full(piece)) => {
-                let sent =
-                    self.runtime.block_on(async { timeout(self.patience, self.say.send(piece)).await });
-                sent.is_ok_and(|sent| sent.is_ok())
-            }
-            done => done.is_ok(),
-        };
-        self.is_heard.set(self.is_heard.get() && send());
-        self.is_heard.get()
-    }
-
-    /// Without this, clients take an answer for one that broke off, which it is where a piece was not taken.
-    fn end(self, outcome: crate::Result<()>) {
-        self.tell(match outcome {
-            Ok(()) => Ok(Chunk { data: Bytes::new() }),
-            Err(error) => Err(refusal(&error)),
-        });
-    }
-}
-
-/// What a client is told: that the same would fail again.
-fn refusal(error: &Error) -> Status {
-    match error {
-        Error::BadRule { reason } => Status::not_found(reason.clone()),
-        other => Status::invalid_argument(kiln_dist::chain(other)),
+            None => Ok(rows),
+        }
     }
 }
 
@@ -178,7 +113,7 @@ impl Graph for Service {
         self.renew(request.lease)?;
         let array =
             Array::try_from(request.array).map_err(|_| Status::invalid_argument("an unknown array"))?;
-        self.answer(move |held, send| {
+        self.responder.respond(0, move |held, response| {
             let part = &held.part;
             let bytes: &[u8] = match array {
                 Array::NewIds => bytemuck::cast_slice(part.book.new_ids()),
@@ -187,16 +122,15 @@ impl Graph for Service {
                 Array::Validation => bytemuck::cast_slice(&part.split.val),
                 Array::Test => bytemuck::cast_slice(&part.split.test),
             };
-            let _ = bytes.chunks(CHUNK_BYTES).all(|piece| send(Bytes::copy_from_slice(piece)));
+            let _ = bytes.chunks(CHUNK_BYTES).all(|chunk| response.send(Bytes::copy_from_slice(chunk)));
             Ok(())
         })
-        .await
     }
 
     async fn sample(&self, request: Request<SampleRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let (rows, rule) = (self.rows(&request.rows, MAX_DSTS)?, request.rule);
+        let (rows, rule) = (self.distinct_rows(&request.rows)?, request.rule);
         let weights = match Weights::try_from(request.weights) {
             Ok(Weights::None) => EdgeWeights::None,
             Ok(Weights::Stored) => EdgeWeights::Stored,
@@ -211,44 +145,51 @@ impl Graph for Service {
                 format!("{n_draws} draws in one question, expected at most {MAX_DRAWS}: lower the fanout");
             return Err(Status::invalid_argument(text));
         }
+        let row_bytes = row_bytes(request.fanout.unwrap_or(0) as usize);
+        if rule == WITH_REPLACEMENT && self.response_bytes < row_bytes {
+            let text = format!(
+                "{row_bytes} bytes of draws of one row, expected at most {}: lower the fanout",
+                self.response_bytes
+            );
+            return Err(Status::invalid_argument(text));
+        }
         let draw = Draw { key: RngKey::new(request.key), fanout, weights };
-        self.answer(move |held, send| {
-            let mut frontier = Frontier::default();
-            held.sample(&rows, &rule, draw, &mut Scratch::default(), &mut frontier)?;
-            let _ = wire::chunks(wire::of_frontier(&held.edges, &rows, frontier)).all(send);
-            Ok(())
+        let response_bytes = self.response_bytes;
+        self.responder.respond(request.rows.len(), move |held, response| {
+            send_samples(held, &rows, &rule, draw, response_bytes, response)
         })
-        .await
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let rows = self.rows(&request.rows, MAX_DSTS)?;
-        self.answer(move |held, send| {
-            let _ = wire::chunks(wire::of_lists(&held.edges, &rows)).all(send);
+        let rows = self.distinct_rows(&request.rows)?;
+        self.responder.respond(request.rows.len(), move |held, response| {
+            let ranges = held.edges.ranges(&rows)?;
+            let _ = wire::of_lists(&held.edges, &rows, &ranges).all(|chunk| response.send(chunk));
             Ok(())
         })
-        .await
     }
 
     async fn gather(&self, request: Request<GatherRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
         let rows = self.rows(&request.rows, MAX_ROWS)?;
-        self.answer(move |held, send| {
+        self.responder.respond(request.rows.len(), move |held, response| {
             let features = held.features();
             let row_bytes = features.dim() * features.row_type().bytes();
             for rows in rows.chunks((CHUNK_BYTES / row_bytes).max(1)) {
+                if !response.is_open() {
+                    break;
+                }
                 let mut values = RowBuf::empty(features.row_type());
                 held.gather(rows, &mut values)?;
-                if !wire::bytes_of_rows(values).is_some_and(send) {
+                if !wire::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
                     break;
                 }
             }
             Ok(())
         })
-        .await
     }
 
     async fn health(&self, _: Request<Nothing>) -> Answer<Healthy> {
@@ -257,6 +198,7 @@ impl Graph for Service {
             part: self.held.part.index as u32,
             n_clients: self.leases.n_held(now) as u64,
             uptime_ms: now.saturating_duration_since(self.started).as_millis() as u64,
+            oldest_request_ms: self.responder.oldest_request(now).map(|age| age.as_millis() as u64),
         }))
     }
 }
@@ -264,12 +206,15 @@ impl Graph for Service {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 mod tests {
+    use std::time::Duration;
+
     use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
     use kiln_rpc::Token;
+    use tokio::time::timeout;
     use tonic::{Request, Streaming};
 
     use super::*;
-    use crate::proto::GraphClient;
+    use crate::proto::{Chunk, GraphClient};
     use crate::wire::bytes_of;
     use crate::{ServeConfig, Server};
 
@@ -320,20 +265,31 @@ mod tests {
         assert!(unread.0 < answer.0 && !unread.1, "{unread:?}");
     }
 
-    /// A client that listens again after a piece was given up hears of no end.
+    /// 64 KiB that name one hub 16,384 times would take memory for its edges as often.
     #[test]
-    fn an_answer_of_which_a_piece_is_missing_does_not_end_as_a_whole_one() {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let (say, mut said) = mpsc::channel(1);
-        let (patience, is_heard) = (Duration::from_millis(20), Cell::new(true));
-        let telling = Telling { say, runtime: runtime.handle().clone(), patience, is_heard };
-        let piece = |data: &'static [u8]| Ok(Chunk { data: Bytes::from_static(data) });
-        assert!(telling.tell(piece(b"first")));
-        assert!(!telling.tell(piece(b"second")), "nobody takes it");
-        assert_eq!(said.blocking_recv().unwrap().unwrap().data, b"first"[..]);
-        // There is room again.
-        assert!(!telling.tell(piece(b"third")));
-        telling.end(Ok(()));
-        assert!(said.blocking_recv().is_none());
+    fn a_request_that_names_a_row_twice_is_refused() {
+        let data = kiln_data::synthetic::rmat(10, 2, 4, 0).unwrap();
+        let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
+        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+        let root = tempfile::tempdir().unwrap();
+        write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
+        let part = Part::open(part_folder(root.path().join("parts"), 0)).unwrap();
+        let token = Token::new("a-word-of-this-test").unwrap();
+        let server = Server::start(Arc::new(part), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
+        let address = format!("http://{}", server.address());
+        let rows = bytes_of([vec![7_u32, 3], vec![0; MAX_DSTS - 2]].concat());
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+            let mut client = GraphClient::with_interceptor(channel, token.clone());
+            let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+            let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
+            let listed = client.list(ListRequest { lease, rows: rows.clone() }).await.unwrap_err();
+            let rule = "uniform".to_owned();
+            let request = SampleRequest { lease, rows, rule, ..SampleRequest::default() };
+            let sampled = client.sample(request).await.unwrap_err();
+            for status in [listed, sampled] {
+                assert_eq!(status.message(), "row 0 twice in one request: name each row once");
+            }
+        });
     }
 }

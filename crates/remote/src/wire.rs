@@ -1,5 +1,6 @@
 //! How ids, edges and rows travel: see `proto/graph.proto`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::{Pod, pod_collect_to_vec};
@@ -52,59 +53,99 @@ pub(crate) fn chunks(arrays: impl IntoIterator<Item = Bytes>) -> impl Iterator<I
     })
 }
 
-/// The edges that were picked of these rows.
-pub(crate) fn of_frontier(edges: &Edges, rows: &[NodeId], frontier: Frontier) -> Vec<Bytes> {
-    let Frontier { indptr, srcs, edge_ids, weights } = frontier;
-    let firsts: Vec<u64> = rows.iter().map(|row| edges.first_edges[row.index()]).collect();
-    let mut positions = Vec::with_capacity(edge_ids.len());
-    for (bounds, first) in indptr.windows(2).zip(&firsts) {
-        let picked = &edge_ids[bounds[0] as usize..bounds[1] as usize];
-        positions.extend(picked.iter().map(|edge| (edge.0 - first) as u32));
-    }
-    let counts: Vec<u32> = indptr.windows(2).map(|bounds| bounds[1] - bounds[0]).collect();
-    let mut arrays = vec![bytes_of(counts), bytes_of(firsts), bytes_of(srcs), bytes_of(positions)];
-    arrays.extend(weights.map(bytes_of));
-    arrays
+/// The edges that were picked of a range of rows, in the arrays in which they are sent.
+#[derive(Debug, Default)]
+pub(crate) struct SampledRange {
+    counts: Vec<u32>,
+    firsts: Vec<u64>,
+    srcs: Vec<NodeId>,
+    positions: Vec<u32>,
+    weights: Vec<f32>,
 }
 
-/// The edges that were picked of so many nodes; the error is what was expected.
+impl SampledRange {
+    /// Appends the edges that were picked of further rows.
+    pub(crate) fn push(&mut self, edges: &Edges, rows: &[NodeId], picked: &Frontier) {
+        let Frontier { indptr, srcs, edge_ids, weights } = picked;
+        for (row, bounds) in rows.iter().zip(indptr.windows(2)) {
+            let first = edges.first_edges[row.index()];
+            self.counts.push(bounds[1] - bounds[0]);
+            self.firsts.push(first);
+            let ids = &edge_ids[bounds[0] as usize..bounds[1] as usize];
+            self.positions.extend(ids.iter().map(|edge| (edge.0 - first) as u32));
+        }
+        self.srcs.extend_from_slice(srcs);
+        if let Some(weights) = weights {
+            self.weights.extend_from_slice(weights);
+        }
+    }
+
+    /// The range as it is sent: the number of its rows as u32, and the arrays.
+    pub(crate) fn into_arrays(self) -> [Bytes; 6] {
+        let n_rows = self.counts.len() as u32;
+        [
+            bytes_of(vec![n_rows]),
+            bytes_of(self.counts),
+            bytes_of(self.firsts),
+            bytes_of(self.srcs),
+            bytes_of(self.positions),
+            bytes_of(self.weights),
+        ]
+    }
+}
+
+/// The edges that were picked of so many nodes, in one or more ranges; the error is what was expected.
 pub(crate) fn frontier(bytes: &[u8], n_dst: usize, has_weights: bool) -> Result<Frontier, String> {
     let mut rest = Reader(bytes);
-    let (indptr, firsts) = rest.ranges(n_dst)?;
-    let n_edges = indptr[n_dst] as usize;
-    let srcs = rest.take(n_edges)?;
-    let positions: Vec<u32> = rest.take(n_edges)?;
-    let weights = has_weights.then(|| rest.take(n_edges)).transpose()?;
-    rest.end()?;
-    let mut edge_ids = Vec::with_capacity(n_edges);
-    for (bounds, first) in indptr.windows(2).zip(firsts) {
-        let picked = &positions[bounds[0] as usize..bounds[1] as usize];
-        edge_ids.extend(picked.iter().map(|position| EdgeId(first.wrapping_add(u64::from(*position)))));
+    let mut all = Frontier { indptr: vec![0], weights: has_weights.then(Vec::new), ..Frontier::default() };
+    while all.n_dst() < n_dst {
+        let n_rows = rest.take::<u32>(1)?[0] as usize;
+        let n_missing = n_dst - all.n_dst();
+        if !(1..=n_missing).contains(&n_rows) {
+            return Err(format!("a range of 1 to {n_missing} rows"));
+        }
+        rest.append_range(n_rows, &mut all)?;
     }
-    Ok(Frontier { indptr, srcs, edge_ids, weights })
+    rest.end()?;
+    Ok(all)
 }
 
-/// All edges of these rows.
-pub(crate) fn of_lists(edges: &Edges, rows: &[NodeId]) -> Vec<Bytes> {
-    let graph = &edges.graph;
-    let indptr = graph.indptr();
-    let range = |row: &NodeId| indptr[row.index()] as usize..indptr[row.index() + 1] as usize;
-    let counts: Vec<u32> = rows.iter().map(|row| range(row).len() as u32).collect();
-    let firsts: Vec<u64> = rows.iter().map(|row| edges.first_edges[row.index()]).collect();
-    let mut arrays = vec![bytes_of(counts), bytes_of(firsts), listed(rows, range, graph.indices())];
-    arrays.extend(graph.weights().map(|weights| listed(rows, range, weights)));
-    arrays.extend(graph.edge_types().map(|types| listed(rows, range, types)));
-    arrays
-}
-
-fn listed<T: Pod + Send>(
+/// All edges of these rows, whose positions are `ranges`, in chunks that are copied one at a time.
+pub(crate) fn of_lists<'a>(
+    edges: &'a Edges,
     rows: &[NodeId],
-    range: impl Fn(&NodeId) -> std::ops::Range<usize>,
-    values: &[T],
-) -> Bytes {
-    let mut listed = Vec::with_capacity(rows.iter().map(|row| range(row).len()).sum());
-    rows.iter().for_each(|row| listed.extend_from_slice(&values[range(row)]));
-    bytes_of(listed)
+    ranges: &'a [Range<usize>],
+) -> impl Iterator<Item = Bytes> + 'a {
+    let graph = &edges.graph;
+    let counts: Vec<u32> = ranges.iter().map(|range| range.len() as u32).collect();
+    let firsts: Vec<u64> = rows.iter().map(|row| edges.first_edges[row.index()]).collect();
+    let weights = graph.weights().into_iter().flat_map(|weights| values_of(ranges, weights));
+    let types = graph.edge_types().into_iter().flat_map(|types| values_of(ranges, types));
+    let srcs = values_of(ranges, graph.indices());
+    chunks([bytes_of(counts), bytes_of(firsts)]).chain(srcs).chain(weights).chain(types)
+}
+
+/// The values at these positions, one range after the other, in chunks.
+fn values_of<'a, T: Pod + Send>(
+    ranges: &'a [Range<usize>],
+    values: &'a [T],
+) -> impl Iterator<Item = Bytes> + 'a {
+    let mut n_left: usize = ranges.iter().map(Range::len).sum();
+    let (mut ranges, mut range) = (ranges.iter().cloned(), 0..0);
+    std::iter::from_fn(move || {
+        let n_values = n_left.min(CHUNK_BYTES / size_of::<T>());
+        let mut chunk = Vec::with_capacity(n_values);
+        while chunk.len() < n_values {
+            if range.is_empty() {
+                range = ranges.next()?;
+            }
+            let end = range.end.min(range.start + n_values - chunk.len());
+            chunk.extend_from_slice(&values[range.start..end]);
+            range.start = end;
+        }
+        n_left -= n_values;
+        (0 < n_values).then(|| bytes_of(chunk))
+    })
 }
 
 /// All edges of these nodes; the error is what was expected.
@@ -133,6 +174,17 @@ pub(crate) fn lists(
     Ok(Edges { graph: Arc::new(graph), nodes: Buf::from(nodes.to_vec()), first_edges: firsts.into() })
 }
 
+/// What is expected of a response with more edges than an index counts.
+const TOO_MANY: &str = "edges that 32 bits count";
+
+/// Appends values, without a copy where there are none yet.
+fn append<T: Clone>(all: &mut Vec<T>, values: Vec<T>) {
+    match all.is_empty() {
+        true => *all = values,
+        false => all.extend_from_slice(&values),
+    }
+}
+
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -145,6 +197,28 @@ impl Reader<'_> {
         Ok(pod_collect_to_vec(values))
     }
 
+    /// Appends a range of so many rows to what was read before.
+    fn append_range(&mut self, n_rows: usize, all: &mut Frontier) -> Result<(), String> {
+        let (indptr, firsts) = self.ranges(n_rows)?;
+        let n_edges = indptr[n_rows] as usize;
+        append(&mut all.srcs, self.take(n_edges)?);
+        let positions: Vec<u32> = self.take(n_edges)?;
+        if let Some(weights) = &mut all.weights {
+            append(weights, self.take(n_edges)?);
+        }
+        all.edge_ids.reserve(n_edges);
+        for (bounds, first) in indptr.windows(2).zip(firsts) {
+            let picked = &positions[bounds[0] as usize..bounds[1] as usize];
+            let ids = picked.iter().map(|position| EdgeId(first.wrapping_add(u64::from(*position))));
+            all.edge_ids.extend(ids);
+        }
+        let start = all.indptr[all.indptr.len() - 1];
+        for end in &indptr[1..] {
+            all.indptr.push(start.checked_add(*end).ok_or(TOO_MANY)?);
+        }
+        Ok(())
+    }
+
     /// Where each node's edges start among all, and where in the whole graph.
     fn ranges(&mut self, n_nodes: usize) -> Result<(Vec<u32>, Vec<u64>), String> {
         let counts: Vec<u32> = self.take(n_nodes)?;
@@ -152,7 +226,7 @@ impl Reader<'_> {
         indptr.push(0_u32);
         for count in counts {
             let end = indptr[indptr.len() - 1].checked_add(count);
-            indptr.push(end.ok_or("edges that 32 bits count")?);
+            indptr.push(end.ok_or(TOO_MANY)?);
         }
         Ok((indptr, self.take(n_nodes)?))
     }
@@ -166,8 +240,8 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn joined(arrays: Vec<Bytes>) -> Vec<u8> {
-        chunks(arrays).flatten().collect()
+    fn joined(chunks: impl IntoIterator<Item = Bytes>) -> Vec<u8> {
+        chunks.into_iter().flatten().collect()
     }
 
     fn edges() -> Edges {
@@ -191,25 +265,56 @@ mod tests {
             edge_ids: vec![EdgeId((1 << 40) + 1), EdgeId((1 << 40) + 2), EdgeId(11)],
             weights: Some(vec![3.5, 4.5, 1.5]),
         };
-        let bytes = joined(of_frontier(&edges(), &rows, frontier.clone()));
-        assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier));
+        let mut range = SampledRange::default();
+        range.push(&edges(), &rows, &frontier);
+        let bytes = joined(chunks(range.into_arrays()));
+        assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier.clone()));
         for cut in 0..bytes.len() {
             assert!(super::frontier(&bytes[..cut], 2, true).is_err(), "{cut} bytes");
         }
         assert!(super::frontier(&bytes, 2, false).is_err());
         assert!(super::frontier(&bytes, 1, true).is_err());
+        // The same in two ranges.
+        let mut bytes = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            let picked = frontier.indptr[at] as usize..frontier.indptr[at + 1] as usize;
+            let one = Frontier {
+                indptr: vec![0, picked.len() as u32],
+                srcs: frontier.srcs[picked.clone()].to_vec(),
+                edge_ids: frontier.edge_ids[picked.clone()].to_vec(),
+                weights: frontier.weights.as_ref().map(|weights| weights[picked].to_vec()),
+            };
+            let mut range = SampledRange::default();
+            range.push(&edges(), &[*row], &one);
+            bytes.extend(joined(chunks(range.into_arrays())));
+        }
+        assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier));
+        // A range without rows would never end.
+        assert!(super::frontier(&[0; 8], 1, false).unwrap_err().contains("a range of 1 to 1 rows"));
     }
 
     #[test]
     fn lists_come_as_they_were_sent() {
         let rows = [NodeId(2), NodeId(1), NodeId(0)];
         let nodes = [8, 5, 4].map(NodeId);
-        let bytes = joined(of_lists(&edges(), &rows));
+        let edges = edges();
+        let ranges = edges.ranges(&rows).unwrap();
+        let bytes = joined(of_lists(&edges, &rows, &ranges));
         let got = lists(&bytes, &nodes, true, false).unwrap();
         assert_eq!(got.graph.indices(), [1, 2, 3, 7, 9].map(NodeId));
         assert_eq!(got.graph.weights(), Some(&[2.5, 3.5, 4.5, 0.5, 1.5][..]));
         assert_eq!(got.first_edges[..], [1 << 40, 12, 10]);
         assert!(lists(&bytes, &nodes, false, false).is_err());
+    }
+
+    #[test]
+    fn long_lists_are_copied_in_chunks() {
+        let values: Vec<u32> = (0..3 * CHUNK_BYTES as u32 / 4 + 5).collect();
+        let ranges = [7..values.len(), 2..2, 0..3, 1..values.len() / 2];
+        let chunks: Vec<Bytes> = values_of(&ranges, &values).collect();
+        assert!(chunks.iter().all(|chunk| chunk.len() <= CHUNK_BYTES));
+        let expected: Vec<u32> = ranges.iter().flat_map(|range| values[range.clone()].to_vec()).collect();
+        assert_eq!(pod_collect_to_vec::<u8, u32>(&joined(chunks)), expected);
     }
 
     #[test]

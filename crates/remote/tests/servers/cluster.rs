@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_data::{Dataset, Names, Split};
@@ -127,40 +127,64 @@ impl Cluster {
 /// A link to a server, which can be cut: then nothing comes through any more, and nobody is told.
 pub(crate) struct Link {
     pub(crate) address: SocketAddr,
-    is_cut: Arc<AtomicBool>,
+    state: Arc<LinkState>,
+}
+
+#[derive(Default)]
+struct LinkState {
+    is_cut: AtomicBool,
+    /// The bytes that each connection still carries from the server before it is closed; 0 for any number.
+    limit: AtomicUsize,
 }
 
 impl Link {
     pub(crate) fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, is_cut) = (listener.local_addr().unwrap(), Arc::<AtomicBool>::default());
-        let cut = Arc::clone(&is_cut);
+        let (address, state) = (listener.local_addr().unwrap(), Arc::<LinkState>::default());
+        let of_link = Arc::clone(&state);
         std::thread::spawn(move || {
-            for from in listener.incoming().map_while(Result::ok) {
-                let Ok(to) = TcpStream::connect(server) else { continue };
-                for (from, to) in [(from.try_clone(), to.try_clone()), (Ok(to), Ok(from))] {
-                    let (from, to, cut) = (from.unwrap(), to.unwrap(), Arc::clone(&cut));
-                    std::thread::spawn(move || carry(from, to, &cut));
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(server) else { continue };
+                let ways = [(client.try_clone(), server.try_clone(), false), (Ok(server), Ok(client), true)];
+                for (from, to, is_limited) in ways {
+                    let (from, to, state) = (from.unwrap(), to.unwrap(), Arc::clone(&of_link));
+                    std::thread::spawn(move || carry(from, to, &state, is_limited));
                 }
             }
         });
-        Self { address, is_cut }
+        Self { address, state }
     }
 
     pub(crate) fn cut(&self) {
-        self.is_cut.store(true, Ordering::SeqCst);
+        self.state.is_cut.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn mend(&self) {
-        self.is_cut.store(false, Ordering::SeqCst);
+        self.state.is_cut.store(false, Ordering::SeqCst);
+    }
+
+    /// Closes each connection after so many further bytes from the server.
+    pub(crate) fn close_after(&self, n_bytes: usize) {
+        self.state.limit.store(n_bytes, Ordering::SeqCst);
     }
 }
 
 /// Bytes that come while the link is cut are lost, and their connection is of no use any more.
-fn carry(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
-    let mut bytes = vec![0; 1 << 16];
+fn carry(mut from: TcpStream, mut to: TcpStream, state: &LinkState, is_limited: bool) {
+    let (mut bytes, mut n_sent) = (vec![0; 1 << 16], 0);
     while let Ok(n_bytes) = from.read(&mut bytes) {
-        if n_bytes == 0 || !cut.load(Ordering::SeqCst) && to.write_all(&bytes[..n_bytes]).is_err() {
+        if n_bytes == 0 {
+            break;
+        }
+        if state.is_cut.load(Ordering::SeqCst) {
+            continue;
+        }
+        let limit = state.limit.load(Ordering::SeqCst);
+        let n_left = if is_limited && 0 < limit { limit - n_sent.min(limit) } else { n_bytes };
+        if 0 < limit {
+            n_sent += n_bytes.min(n_left);
+        }
+        if to.write_all(&bytes[..n_bytes.min(n_left)]).is_err() || n_left < n_bytes {
             break;
         }
     }

@@ -72,8 +72,8 @@ fn a_server_says_how_it_is_without_a_lease() {
     let servers: Vec<Server> = halves().iter().map(serve).collect();
     let addresses = addresses(&servers);
     let ask = |token| Health::ask(&addresses[1], token, None, Duration::from_secs(2));
-    let Health { part, n_clients, uptime } = ask(token()).unwrap();
-    assert_eq!((part, n_clients), (1, 0));
+    let Health { part, n_clients, uptime, oldest_request } = ask(token()).unwrap();
+    assert_eq!((part, n_clients, oldest_request), (1, 0, None));
     let graph = RemoteGraph::connect(config(addresses.clone())).unwrap();
     let later = ask(token()).unwrap();
     assert_eq!(later.n_clients, 1);

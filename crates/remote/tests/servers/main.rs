@@ -6,5 +6,7 @@
 mod certificates;
 mod cluster;
 mod faults;
+mod limits;
+mod progress;
 mod same;
 mod workers;

@@ -1,0 +1,128 @@
+use std::ops::Range;
+
+use kiln_graph::NodeId;
+use kiln_sample::{Fanout, Frontier, Scratch};
+
+use crate::Result;
+use crate::edges::Draw;
+use crate::held::Held;
+use crate::respond::ResponseSender;
+use crate::rules::WITH_REPLACEMENT;
+use crate::wire::{SampledRange, chunks};
+
+/// The most rows that are sampled before the server looks whether its client is still connected.
+const GROUP: usize = 256;
+
+/// Memory of a picked edge: source, id and weight where it is sampled; source, position and weight as it is sent.
+const EDGE_BYTES: usize = 16 + 12;
+
+/// Memory of a row besides its edges: the end of its edges; their number and the id of the first as they are sent.
+const ROW_BYTES: usize = 4 + 12;
+
+/// Samples edges of rows and sends them in ranges of rows. A range takes at most `response_bytes` of memory, unless it is
+/// one row that takes more. Returns early when the client disconnects.
+///
+/// # Errors
+/// Those of sampling.
+pub(crate) fn send_samples(
+    held: &Held,
+    rows: &[NodeId],
+    rule: &str,
+    draw: Draw,
+    response_bytes: usize,
+    response: &ResponseSender,
+) -> Result<()> {
+    let (mut scratch, mut picked) = (Scratch::default(), Frontier::default());
+    for range in ranges(held, rows, rule, draw.fanout, response_bytes)? {
+        let mut sampled = SampledRange::default();
+        for group in rows[range].chunks(GROUP) {
+            if !response.is_open() {
+                return Ok(());
+            }
+            held.sample(group, rule, draw, &mut scratch, &mut picked)?;
+            sampled.push(&held.edges, group, &picked);
+        }
+        if !chunks(sampled.into_arrays()).all(|chunk| response.send(chunk)) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The memory that a row with so many picked edges takes.
+pub(crate) fn row_bytes(n_edges: usize) -> usize {
+    ROW_BYTES.saturating_add(n_edges.saturating_mul(EDGE_BYTES))
+}
+
+/// The rows in ranges, each of which takes at most so many bytes when it is sampled.
+fn ranges(
+    held: &Held,
+    rows: &[NodeId],
+    rule: &str,
+    fanout: Fanout,
+    most_bytes: usize,
+) -> Result<Vec<Range<usize>>> {
+    // Most requests fit one range whatever the degrees are.
+    if let Fanout::UpTo(fanout) = fanout
+        && row_bytes(fanout as usize).saturating_mul(rows.len()) <= most_bytes
+    {
+        return Ok(std::iter::once(0..rows.len()).filter(|range| !range.is_empty()).collect());
+    }
+    let (mut ranges, mut start, mut n_bytes) = (Vec::new(), 0, 0_usize);
+    for (at, edges) in held.edges.ranges(rows)?.into_iter().enumerate() {
+        let n_edges = match fanout {
+            Fanout::All => edges.len(),
+            Fanout::UpTo(_) if edges.is_empty() => 0,
+            Fanout::UpTo(fanout) if rule == WITH_REPLACEMENT => fanout as usize,
+            Fanout::UpTo(fanout) => edges.len().min(fanout as usize),
+        };
+        n_bytes = n_bytes.saturating_add(row_bytes(n_edges));
+        if most_bytes < n_bytes && start < at {
+            ranges.push(start..at);
+            (start, n_bytes) = (at, row_bytes(n_edges));
+        }
+    }
+    if start < rows.len() {
+        ranges.push(start..rows.len());
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+
+    use super::*;
+    use crate::Rules;
+
+    /// A part with the nodes of a ring: each has one edge.
+    fn ring() -> Held {
+        let data = kiln_data::synthetic::ring(60).unwrap();
+        let book = PartitionBook::from_parts(&[0; 60], 1).unwrap();
+        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+        let root = tempfile::tempdir().unwrap();
+        write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
+        let part = Part::open(part_folder(root.path().join("parts"), 0)).unwrap();
+        Held::new(Arc::new(part), Rules::default())
+    }
+
+    #[test]
+    fn ranges_take_as_much_memory_as_they_may() {
+        let (held, rows) = (ring(), (0..10).map(NodeId).collect::<Vec<_>>());
+        let degree = held.edges.ranges(&rows[..1]).unwrap()[0].len();
+        let row_bytes = row_bytes(degree);
+        let of = |fanout, most_bytes| ranges(&held, &rows, "uniform", fanout, most_bytes).unwrap();
+        assert_eq!(of(Fanout::All, 10 * row_bytes), std::slice::from_ref(&(0..10)));
+        assert_eq!(of(Fanout::All, 10 * row_bytes - 1), [0..9, 9..10]);
+        assert_eq!(of(Fanout::All, 4 * row_bytes), [0..4, 4..8, 8..10]);
+        // A row that takes more than the limit is sent alone.
+        assert_eq!(of(Fanout::All, 1).len(), 10);
+        // A fanout above the degree counts as the degree.
+        assert_eq!(of(Fanout::UpTo(1 << 30), 10 * row_bytes), std::slice::from_ref(&(0..10)));
+        let drawn = ranges(&held, &rows, WITH_REPLACEMENT, Fanout::UpTo(8), 5 * super::row_bytes(8));
+        assert_eq!(drawn.unwrap(), [0..5, 5..10]);
+        assert!(ranges(&held, &[], "uniform", Fanout::All, 1).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+//! The memory that one request takes at a server, and what it may ask for.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_graph::NodeId;
+use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_remote::{RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds};
+
+use crate::cluster::{config, token};
+
+const MIB: usize = 1 << 20;
+
+/// Threads and memory of a response of the server under test.
+const N_THREADS: usize = 2;
+const RESPONSE_BYTES: usize = 2 * MIB;
+
+/// What a process has besides: allocators, stacks, buffers of one connection.
+const BESIDES: usize = 24 * MIB;
+
+/// The folder of a part that [`serve_for_another_process`] serves.
+const PART: &str = "KILN_TEST_PART";
+
+/// Serves until it is killed: the process whose memory is measured.
+#[test]
+fn serve_for_another_process() {
+    let Some(folder) = std::env::var_os(PART) else { return };
+    let part = Arc::new(Part::open(&folder).unwrap());
+    let config = ServeConfig {
+        n_threads: N_THREADS,
+        response_bytes: RESPONSE_BYTES,
+        ..ServeConfig::new("127.0.0.1:0", token())
+    };
+    let server = Server::start(part, config).unwrap();
+    let address = Path::new(&folder).join("address");
+    std::fs::write(address.with_extension("tmp"), server.address().to_string()).unwrap();
+    std::fs::rename(address.with_extension("tmp"), address).unwrap();
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+struct Process(Child);
+
+impl Process {
+    /// The most memory that it has had, mapped files included.
+    fn peak_bytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn folder_bytes(folder: &Path) -> usize {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    files.sum::<u64>() as usize
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn one_request_takes_no_more_memory_than_the_server_states() {
+    // All edges of one request are 28 bytes each where they are sampled at once: 117 MB.
+    let data = kiln_data::synthetic::rmat(14, 256, 4, 0).unwrap();
+    let n_nodes = data.graph.n_nodes();
+    let book = PartitionBook::from_parts(&vec![0; n_nodes], 1).unwrap();
+    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    let root = tempfile::tempdir().unwrap();
+    write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
+    let folder = part_folder(root.path().join("parts"), 0);
+    let mut server = Command::new(std::env::current_exe().unwrap());
+    server.args(["limits::serve_for_another_process", "--exact", "--nocapture"]).env(PART, &folder);
+    let server = Process(server.spawn().unwrap());
+    let (address, started) = (folder.join("address"), Instant::now());
+    while !address.exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the server should start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let address = std::fs::read_to_string(address).unwrap();
+    let graph = Arc::new(RemoteGraph::connect(config(vec![address])).unwrap());
+    let before = server.peak_bytes();
+    let seeds = Seeds::nodes((0..n_nodes as u32).map(NodeId).collect());
+    let whole = NeighborSampler::new(Arc::clone(&data.graph), [Fanout::All]);
+    let expected = whole.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();
+    let all = |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| {
+        (0..neighbors.degree() as u32).for_each(|position| picks.push(position));
+    };
+    let samplers = [
+        RemoteSampler::new(Arc::clone(&graph), [Fanout::All]),
+        // Lists, of which the client picks.
+        RemoteSampler::with_rule(graph, [Fanout::UpTo(1)], all),
+    ];
+    for sampler in samplers {
+        let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();
+        assert!(sampled == expected, "ranges of rows change nothing");
+    }
+    let grown = server.peak_bytes() - before;
+    let stated = N_THREADS * RESPONSE_BYTES + folder_bytes(&folder) + BESIDES;
+    let at_once = 28 * data.graph.n_edges() as usize;
+    println!("memory grew by {} MiB, at most {}; at once {}", grown / MIB, stated / MIB, at_once / MIB);
+    assert!(3 * stated < 2 * at_once, "nothing would be seen");
+    assert!(grown < stated, "{grown} bytes, stated {stated}");
+}
