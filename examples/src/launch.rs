@@ -127,7 +127,11 @@ impl Crew {
     /// # Errors
     /// What the job says, and when ranks are to be threads and processes at once.
     pub fn meet(settings: &Settings, run: &RunArgs, data_hash: &str) -> anyhow::Result<Self> {
-        let Some(launch) = launch() else { return Ok(Self::Threads(run.ranks())) };
+        let Some(launch) = launch() else {
+            let has_nccl = cfg!(feature = "nccl") || run.launch.engine != Engine::Nccl;
+            ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build leaves out");
+            return Ok(Self::Threads(run.ranks()));
+        };
         ensure!(!run.has_ranks_in_ranks(), "{launch}: leave out --ranks, each process is a rank");
         let args = &run.launch;
         let Ranks { deadline, .. } = run.ranks();
@@ -140,6 +144,7 @@ impl Crew {
                 Engine::Nccl => EngineKind::Nccl,
                 Engine::Store => EngineKind::Store,
             },
+            cuda_device: run.cuda_indices().and_then(|indices| indices.first().copied()),
             threads: run.threads_per_rank(),
             deadline,
             join_within: Duration::from_secs(args.join_within as u64),

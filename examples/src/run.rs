@@ -141,7 +141,6 @@ impl RunArgs {
     }
 
     /// The numbers of the CUDA devices of all ranks of this process, by rank; `None` where one has another device.
-    #[cfg(feature = "nccl")]
     pub(crate) fn cuda_indices(&self) -> Option<Vec<usize>> {
         let first = launch().map_or(0, |launch| launch.local_rank);
         let index = |local_rank| self.device.of_rank(local_rank).name.strip_prefix("cuda:")?.parse().ok();

@@ -46,7 +46,6 @@ fn each_device_gets_one_copy_for_all_its_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let traced = folder.path().join("trace");
     std::fs::create_dir(&traced).unwrap();
-    // Features of 40,000 bytes and more are larger than any weight, gradient or batch of this run.
     let flags = "--data fake:2000 --hidden 8 --layers 1 --fanouts 2 --batch-size 8 --epochs 1 --drop-last --ranks 4 \
                  --device cuda:0,cuda:1 --graph-mode device";
     let mut command = Command::new(env!("CARGO_BIN_EXE_node_classification"));
@@ -64,14 +63,51 @@ fn each_device_gets_one_copy_for_all_its_ranks() {
     let copies = lines.iter().filter(|line| line[2] == "copy" && line[3] == "h2d");
     let copies: Vec<(usize, &str)> =
         copies.map(|line| (line[4].parse().unwrap(), streams.get(line[5]).copied().unwrap_or("?"))).collect();
-    let largest = copies.iter().map(|(n_bytes, _)| *n_bytes).max().unwrap();
+    let [n_nodes, n_edges, dim] = sizes(&text(&output.stdout));
+    // No weight, gradient or batch of this run has one of these sizes.
+    let arrays = [("offsets", 8 * (n_nodes + 1)), ("sources", 4 * n_edges), ("features", 4 * n_nodes * dim)];
     for device in ["d0", "d1"] {
         let n_launches = lines.iter().filter(|line| line[2] == "launch" && line.contains(&device)).count();
         assert!(50 < n_launches, "{n_launches} launches on {device}");
-        let n_copies = copies.iter().filter(|copy| **copy == (largest, device)).count();
-        assert_eq!(n_copies, 1, "copies of the features, {largest} bytes, to {device}");
+        for (array, n_bytes) in arrays {
+            let n_copies = copies.iter().filter(|copy| **copy == (n_bytes, device)).count();
+            assert_eq!(n_copies, 1, "copies of the {array}, {n_bytes} bytes, to {device}");
+        }
     }
-    assert!(!trace.contains(" d2 "), "the third device is not used");
+    let on_third = lines.iter().find(|line| line.contains(&"d2"));
+    assert!(on_third.is_none(), "the third device is not used: {on_third:?}");
+}
+
+/// Numbers of nodes, edges and feature columns, as the program prints them first: `fake: N nodes, N edges, N features, ..`.
+fn sizes(said: &str) -> [usize; 3] {
+    ["nodes", "edges", "features"].map(|what| {
+        let number = said.split(&format!(" {what}")).next().unwrap().rsplit([' ', ',']).next();
+        number.unwrap().parse().unwrap_or_else(|_| panic!("no number of {what}: {said}"))
+    })
+}
+
+/// Ranks that are threads, each with a device of its own, sum their gradients by NCCL.
+#[test]
+fn threads_on_two_devices_sum_by_nccl() {
+    if std::env::var_os("CUDA_STUB_DIR").is_none() || !cfg!(feature = "nccl") {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: programs with NCCL: not on its stub").unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let traced = folder.path().join("nccl");
+    let flags = "--data fake:600 --hidden 8 --layers 1 --fanouts 2 --batch-size 64 --epochs 1 --ranks 2 \
+                 --device cuda:0,cuda:1 --engine nccl";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_node_classification"));
+    command.args(flags.split_whitespace()).arg("--out").arg(folder.path().join("out"));
+    let output = command.env("NCCL_STUB_TRACE", &traced).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let trace = std::fs::read_to_string(traced).unwrap();
+    for rank in [0, 1] {
+        let init = format!("init-in-group rank {rank} of 2 device {rank} ");
+        assert_eq!(trace.lines().filter(|line| line.starts_with(&init)).count(), 1, "{trace}");
+        let sum = format!("all-reduce rank {rank} of 2 device {rank} ");
+        assert!(2 < trace.lines().filter(|line| line.starts_with(&sum)).count(), "{trace}");
+    }
 }
 
 #[test]

@@ -146,7 +146,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 82: *value = 65536; break;                // registers per multiprocessor
     case 97: *value = 232448; break;               // shared memory per block, opt-in
     case 115: *value = 1; break;                   // memory pools
-    default: *value = 1;
+    default: fail("cuDeviceGetAttribute %d is not implemented", attribute);
     }
     return check_device(device);
 }
@@ -304,8 +304,18 @@ Result cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = 1e3 * (b->at - 
 Result cuEventElapsedTime_v2(float *ms, Event *a, Event *b) { return cuEventElapsedTime(ms, a, b); }
 
 // --- copies --------------------------------------------------------------------------------------------------------------
+// Ends the process for device memory of another device than the stream's, which a GPU could reach only as a peer.
+static void check_memory(const void *at, size_t n, const Stream *stream, const char *call) {
+    if (n && device_of((uint64_t)at) != device_of_stream(stream, call))
+        fail("%s: %p is not memory of device %d", call, at, device_of_stream(stream, call));
+}
+// Called by the stub of NCCL.
+int cuda_stub_device_of(uint64_t address) { return device_of(address); }
+
 static void copy(const char *how, void *to, const void *from, size_t n, const Stream *stream) {
     record("copy %s %zu q%d", how, n, number(stream));
+    if (how[2] == 'd') check_memory(to, n, stream, "cuMemcpy, to");
+    if (how[0] == 'd') check_memory(from, n, stream, "cuMemcpy, from");
     memmove(to, from, n);
 }
 Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void *from, size_t n, Stream *stream) { copy("h2d", (void *)to, from, n, stream); return SUCCESS; }
@@ -315,6 +325,7 @@ Result cuMemcpyHtoD_v2(DevicePtr to, const void *from, size_t n) { copy("h2d", (
 Result cuMemcpyDtoH_v2(void *to, DevicePtr from, size_t n) { copy("d2h", to, (void *)from, n, 0); return SUCCESS; }
 Result cuMemsetD8Async(DevicePtr to, unsigned char byte, size_t n, Stream *stream) {
     record("memset %zu q%d", n, number(stream));
+    check_memory((void *)to, n, stream, "cuMemsetD8Async");
     memset((void *)to, byte, n);
     return SUCCESS;
 }
@@ -329,6 +340,8 @@ Result cuMemcpy2DAsync_v2(const Copy2d *c, Stream *stream) {
     const char *from = c->src_type == HOST ? c->src_host : (const char *)c->src_device;
     char *to = c->dst_type == HOST ? c->dst_host : (char *)c->dst_device;
     if (c->src_x || c->src_y || c->dst_x || c->dst_y) fail("cuMemcpy2DAsync with an offset is not implemented");
+    if (c->src_type != HOST) check_memory(from, c->width * c->height, stream, "cuMemcpy2DAsync, from");
+    if (c->dst_type != HOST) check_memory(to, c->width * c->height, stream, "cuMemcpy2DAsync, to");
     for (size_t y = 0; y < c->height; y++) memcpy(to + y * c->dst_pitch, from + y * c->src_pitch, c->width);
     return SUCCESS;
 }

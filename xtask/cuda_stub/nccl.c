@@ -17,6 +17,7 @@ enum { MAX_RANKS = 8, MAX_OPS = 64 };
 typedef struct { char bytes[128]; } Id;
 
 extern void cuda_stub_pending(void *stream, int change);
+extern int cuda_stub_device_of(unsigned long long address);
 extern Result cuCtxGetDevice(int *device);
 
 // What one rank asks for: a sum, or the parts that it sends and receives.
@@ -50,6 +51,11 @@ static void record(const char *call, const Comm *comm, size_t n) {
     if (!file) return;
     fprintf(file, "%s rank %d of %d device %d n %zu\n", call, comm->rank, comm->world->n_ranks, comm->device, n);
     fclose(file);
+}
+
+// Ends the process for memory of another device than the communicator's.
+static void check_memory(const Comm *comm, const void *at, size_t n) {
+    if (n && cuda_stub_device_of((unsigned long long)at) != comm->device) stub_fail("a buffer in the memory of another device");
 }
 
 const char *ncclGetErrorString(Result error) {
@@ -179,6 +185,8 @@ Result ncclAllReduce(const void *from, void *to, size_t n, int type, int op, Com
     enum { FLOAT32 = 7, SUM = 0 };
     if (type != FLOAT32 || op != SUM || comm->is_aborted || group_depth) return INVALID_ARGUMENT;
     record("all-reduce", comm, n);
+    check_memory(comm, from, n);
+    check_memory(comm, to, n);
     comm->stream = stream;
     comm->op = (Op){.is_sum = 1, .from = from, .to = to, .n = n};
     return start(comm);
@@ -196,6 +204,7 @@ static Op *queue(Comm *comm, void *stream) {
 
 Result ncclSend(const void *at, size_t n, int type, int peer, Comm *comm, void *stream) {
     if (!group_depth || comm->is_aborted) return INVALID_USAGE;
+    check_memory(comm, at, n);
     Op *op = queue(comm, stream);
     op->sends[op->n_sends++] = (Part){(void *)at, n, peer};
     record("send", comm, n);
@@ -204,6 +213,7 @@ Result ncclSend(const void *at, size_t n, int type, int peer, Comm *comm, void *
 
 Result ncclRecv(void *at, size_t n, int type, int peer, Comm *comm, void *stream) {
     if (!group_depth || comm->is_aborted) return INVALID_USAGE;
+    check_memory(comm, at, n);
     Op *op = queue(comm, stream);
     op->recvs[op->n_recvs++] = (Part){at, n, peer};
     record("recv", comm, n);
@@ -214,14 +224,12 @@ Result ncclCommGetAsyncError(Comm *comm, Result *error) {
     pthread_mutex_lock(&lock);
     World *world = comm->world;
     int is_busy = world->n_joined < world->n_ranks || comm->has_op;
-    // Finalizing waits for the other ranks that are left.
-    for (int rank = 0; comm->is_final && rank < world->n_ranks; rank++)
-        is_busy |= world->comms[rank] && !world->comms[rank]->is_final;
     pthread_mutex_unlock(&lock);
     *error = is_busy ? IN_PROGRESS : SUCCESS;
     return SUCCESS;
 }
 
+// As with NCCL, a rank ends alone: the others are not told, and wait for it in their next call.
 Result ncclCommFinalize(Comm *comm) {
     pthread_mutex_lock(&lock);
     record("finalize", comm, 0);

@@ -467,6 +467,8 @@ class Kernel:
             kinds = ["tf32", "f32"]
         to, of = kinds[0], kinds[1]
         mode = next((x for x in mods if x in ("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna")), None)
+        if mode in ("rz", "rm", "rp") and (to in FLOATS or to in ("f16x2", "bf16x2")):
+            raise Unknown(f"cvt {mode} to {to}")
         if to in ("f16x2", "bf16x2"):
             high, low = self.value(ops[1], of), self.value(ops[2], of)
             if "relu" in mods:

@@ -38,16 +38,14 @@ pub(crate) struct Meet {
 impl Carrier {
     /// Starts the engine that was asked for; with [`EngineKind::Auto`] the first of MPI and NCCL that works on this
     /// machine. Returns its name, too.
-    pub(crate) fn start(launch: &Launch, engine: EngineKind) -> Result<(Self, &'static str), JobError> {
-        match engine {
+    pub(crate) fn start(launch: &Launch, config: &JobConfig) -> Result<(Self, &'static str), JobError> {
+        let mpi = || Ok((Self::start_mpi(launch)?, "mpi"));
+        let nccl = || Ok((Self::start_nccl(launch, config.cuda_device)?, "nccl"));
+        match config.engine {
             EngineKind::Store => Ok((Self::Store, "store")),
-            EngineKind::Mpi => Ok((Self::start_mpi(launch)?, "mpi")),
-            EngineKind::Nccl => Ok((Self::start_nccl(launch)?, "nccl")),
-            EngineKind::Auto => first_that_works(
-                &launch.to_string(),
-                || Ok((Self::start_mpi(launch)?, "mpi")),
-                || Ok((Self::start_nccl(launch)?, "nccl")),
-            ),
+            EngineKind::Mpi => mpi(),
+            EngineKind::Nccl => nccl(),
+            EngineKind::Auto => first_that_works(&launch.to_string(), mpi, nccl),
         }
     }
 
@@ -67,12 +65,12 @@ impl Carrier {
     }
 
     #[cfg(feature = "nccl")]
-    fn start_nccl(launch: &Launch) -> Result<Self, JobError> {
-        Ok(Self::Nccl { device: crate::nccl::Nccl::device_of(launch.local_rank)? })
+    fn start_nccl(launch: &Launch, cuda_device: Option<usize>) -> Result<Self, JobError> {
+        Ok(Self::Nccl { device: crate::nccl::Nccl::device_of(launch.local_rank, cuda_device)? })
     }
 
     #[cfg(not(feature = "nccl"))]
-    fn start_nccl(_: &Launch) -> Result<Self, JobError> {
+    fn start_nccl(_: &Launch, _: Option<usize>) -> Result<Self, JobError> {
         Err(JobError::NotBuilt { engine: "nccl" })
     }
 

@@ -39,6 +39,9 @@ pub enum EngineKind {
 pub struct JobConfig {
     /// What carries bytes between the processes.
     pub engine: EngineKind,
+    /// The CUDA device of the engine NCCL, counted from 0: the one that this process computes on. If not given, the one of
+    /// the local rank's number, or the only one.
+    pub cuda_device: Option<usize>,
     /// Threads of this rank's pool, at least 1; its share of the cores that it may use, if not given.
     pub threads: Option<usize>,
     /// How long a rank waits in a collective, and for a process that says nothing, before it gives up.
@@ -82,7 +85,7 @@ impl Job {
     pub fn join(launch: &Launch, config: &JobConfig) -> Result<Self, JobError> {
         // Until there is a thread that watches, this does: MPI's start waits for all processes.
         let alarm = Alarm::set(config.join_within, "all processes to start MPI");
-        let (carrier, engine) = Carrier::start(launch, config.engine)?;
+        let (carrier, engine) = Carrier::start(launch, config)?;
         let Meet { door, listener } = carrier.meet(launch, config)?;
         drop(alarm);
         let place = Arc::new(Place::new());

@@ -24,10 +24,13 @@ pub(crate) struct Nccl {
 }
 
 impl Nccl {
-    /// The GPU of a process with this local rank: the one of that number, or the only one that it sees. Checks that
-    /// libnccl, which is loaded at run time, is there, too.
-    pub(crate) fn device_of(local_rank: usize) -> Result<usize, JobError> {
+    /// The GPU of a process: the one that it was given; else the one of its local rank's number, or the only one that it
+    /// sees. Checks that libnccl, which is loaded at run time, is there, too.
+    pub(crate) fn device_of(local_rank: usize, cuda_device: Option<usize>) -> Result<usize, JobError> {
         kiln_nccl::check().map_err(failed)?;
+        if let Some(device) = cuda_device {
+            return Ok(device);
+        }
         match CudaContext::device_count().map_err(failed)? as usize {
             1 => Ok(0),
             n_devices if local_rank < n_devices => Ok(local_rank),

@@ -61,8 +61,9 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Opens the devices of a name, or of several separated by commas: `cuda` and `wgpu` without a number are all devices
-    /// of that kind, `cuda:0,cuda:2` those two. A device that is named twice counts as two.
+    /// Opens the devices of a name, or of several separated by commas: `cuda` without a number is all CUDA devices, `wgpu`
+    /// all adapters of the first one's kind (not an integrated GPU or a software rasterizer beside discrete GPUs), and
+    /// `cuda:0,cuda:2` those two. A device that is named twice counts as two.
     ///
     /// # Errors
     /// As [`open_device`], for the first name that gives no device.
@@ -190,10 +191,21 @@ impl Kind {
 
     /// Appends all devices of this kind; an error where there is none.
     fn add_all(self, name: &str, devices: &mut Vec<NamedDevice>) -> Result<(), DeviceError> {
-        self.device(name, 0)?;
+        let first = self.device(name, 0)?;
         let found = self.found().unwrap_or_default().into_iter().enumerate();
-        devices.extend(found.map(|(index, device)| NamedDevice { name: format!("{name}:{index}"), device }));
+        let alike = found.filter(|(_, device)| self.is_alike(&first, device));
+        devices.extend(alike.map(|(index, device)| NamedDevice { name: format!("{name}:{index}"), device }));
         Ok(())
+    }
+
+    /// Whether two devices of this kind are alike enough for ranks of one job: only adapters are of several kinds.
+    fn is_alike(self, first: &Device, other: &Device) -> bool {
+        #[cfg(feature = "wgpu")]
+        if self == Self::Wgpu {
+            return adapter_kind(first) == adapter_kind(other);
+        }
+        let _ = (first, other);
+        true
     }
 
     fn feature(self) -> &'static str {
@@ -227,6 +239,15 @@ impl Kind {
             _ => None,
         }
     }
+}
+
+/// The place of an adapter's kind in a list of kinds; `None` for others.
+#[cfg(feature = "wgpu")]
+fn adapter_kind(device: &Device) -> Option<usize> {
+    use burn::tensor::DeviceKind::{Cpu, DiscreteGpu, IntegratedGpu, VirtualGpu};
+    // More adapters of one kind than a machine has.
+    let kinds = [DiscreteGpu, IntegratedGpu, VirtualGpu, |_| Cpu];
+    kinds.iter().position(|kind| (0..64).any(|index| Device::wgpu(kind(index)) == *device))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -70,7 +70,9 @@ pub struct Buffer {
 /// and the connection at the first call, too.
 pub struct Comm {
     nccl: &'static Nccl,
-    raw: RawComm,
+    /// The place of the handle, null once the communicator has ended. NCCL reads it from threads of its own until it has
+    /// initialized or aborted the communicator, so that it stays where it is.
+    raw: NonNull<RawComm>,
     stream: Arc<CudaStream>,
     rank: usize,
     n_ranks: usize,
@@ -99,7 +101,7 @@ impl Comm {
         let (nccl, stream) = (library::nccl()?, new_stream(device)?);
         let mut comm = Self::new(nccl, stream, rank, n_ranks, deadline, Arc::default());
         let started = comm.start(id);
-        comm.finish(started)?;
+        comm.finish("ncclCommInitRankConfig", started)?;
         Ok(comm)
     }
 
@@ -128,7 +130,7 @@ impl Comm {
         started = started.and(ended);
         for comm in &mut comms {
             // After an error all are aborted: those that were initialized would wait for the others.
-            started = comm.finish(started.clone());
+            started = comm.finish("ncclCommInitRankConfig", started.clone());
         }
         started.map(|()| comms)
     }
@@ -142,7 +144,14 @@ impl Comm {
         deadline: Duration,
         is_over: Arc<AtomicBool>,
     ) -> Self {
-        Self { nccl, raw: null_mut(), stream, rank, n_ranks, deadline, is_over }
+        let raw = NonNull::from(Box::leak(Box::new(null_mut())));
+        Self { nccl, raw, stream, rank, n_ranks, deadline, is_over }
+    }
+
+    /// The handle; null where there is no communicator.
+    fn raw(&self) -> RawComm {
+        // SAFETY: the place lives as long as this value, and NCCL writes to it only before it returns the first time.
+        unsafe { self.raw.read() }
     }
 
     /// Starts to join the others; in a group of this thread, when the group ends.
@@ -150,9 +159,9 @@ impl Comm {
         self.bind()?;
         let (n_ranks, rank, mut config) =
             (self.n_ranks as c_int, self.rank as c_int, RawConfig::non_blocking());
-        // SAFETY: the handle has a place of its own, and the configuration the layout of its version.
+        // SAFETY: the handle's place lives as long as this value, and the configuration has the layout of its version.
         let status =
-            unsafe { (self.nccl.comm_init_rank_config)(&mut self.raw, n_ranks, id.0, rank, &mut config) };
+            unsafe { (self.nccl.comm_init_rank_config)(self.raw.as_ptr(), n_ranks, id.0, rank, &mut config) };
         self.nccl.started("ncclCommInitRankConfig", status)
     }
 
@@ -183,9 +192,9 @@ impl Comm {
         self.check()?;
         let (at, stream) = (buffer.address as *mut c_void, self.raw_stream());
         // SAFETY: as the caller promises.
-        let status = unsafe { (self.nccl.all_reduce)(at, at, buffer.len, FLOAT32, SUM, self.raw, stream) };
+        let status = unsafe { (self.nccl.all_reduce)(at, at, buffer.len, FLOAT32, SUM, self.raw(), stream) };
         let started = self.nccl.started("ncclAllReduce", status);
-        self.finish(started)
+        self.finish("ncclAllReduce", started)
     }
 
     /// Sends `sends[r]`, in bytes, to every rank `r` and receives `recvs[r]` from it, all at once. Empty buffers are
@@ -206,23 +215,23 @@ impl Comm {
         for (peer, buffer) in sends.iter().enumerate().filter(|(_, buffer)| 0 < buffer.len) {
             let at = buffer.address as *const c_void;
             // SAFETY: as the caller promises.
-            let status = unsafe { (nccl.send)(at, buffer.len, UINT8, peer as c_int, self.raw, stream) };
+            let status = unsafe { (nccl.send)(at, buffer.len, UINT8, peer as c_int, self.raw(), stream) };
             started = started.and(nccl.started("ncclSend", status));
         }
         for (peer, buffer) in recvs.iter().enumerate().filter(|(_, buffer)| 0 < buffer.len) {
             let at = buffer.address as *mut c_void;
             // SAFETY: as the caller promises.
-            let status = unsafe { (nccl.recv)(at, buffer.len, UINT8, peer as c_int, self.raw, stream) };
+            let status = unsafe { (nccl.recv)(at, buffer.len, UINT8, peer as c_int, self.raw(), stream) };
             started = started.and(nccl.started("ncclRecv", status));
         }
         // SAFETY: the group of this thread was started above.
         let ended = nccl.started("ncclGroupEnd", unsafe { (nccl.group_end)() });
-        self.finish(started.and(ended))
+        self.finish("ncclSend and ncclRecv", started.and(ended))
     }
 
     /// Refuses an aborted communicator, and makes the GPU's context current.
     fn check(&self) -> Result<(), Error> {
-        if self.raw.is_null() {
+        if self.raw().is_null() {
             return Err(Error::Aborted { rank: self.rank, reason: "an earlier call failed" });
         }
         self.bind()
@@ -234,8 +243,8 @@ impl Comm {
 
     /// Waits for what was started. An error leaves the order of the ranks' calls unknown, so that the communicator is
     /// aborted.
-    fn finish(&mut self, started: Result<(), Error>) -> Result<(), Error> {
-        let outcome = started.and_then(|()| self.wait(self.deadline));
+    fn finish(&mut self, call: &'static str, started: Result<(), Error>) -> Result<(), Error> {
+        let outcome = started.and_then(|()| self.wait(call, self.deadline));
         if outcome.is_err() {
             self.abort();
         }
@@ -243,11 +252,11 @@ impl Comm {
     }
 
     /// Waits for the call and for the stream, as long as no rank of this process is lost.
-    fn wait(&self, deadline: Duration) -> Result<(), Error> {
+    fn wait(&self, call: &'static str, deadline: Duration) -> Result<(), Error> {
         let (start, aborted) = (Instant::now(), |reason| Err(Error::Aborted { rank: self.rank, reason }));
         let mut over_since = None;
         loop {
-            if !self.is_in_progress()? && self.is_stream_done()? {
+            if !self.is_in_progress(call)? && self.is_stream_done()? {
                 return Ok(());
             }
             if self.is_over.load(Ordering::Acquire)
@@ -263,13 +272,13 @@ impl Comm {
         }
     }
 
-    /// Whether the last call still works in the background; its error, or one of the network's.
-    fn is_in_progress(&self) -> Result<bool, Error> {
+    /// Whether the call still works in the background; its error, or one of the network's.
+    fn is_in_progress(&self, call: &'static str) -> Result<bool, Error> {
         let mut status = SUCCESS;
         // SAFETY: the communicator is not aborted, and `status` has room for a number.
-        let asked = unsafe { (self.nccl.comm_get_async_error)(self.raw, &mut status) };
+        let asked = unsafe { (self.nccl.comm_get_async_error)(self.raw(), &mut status) };
         self.nccl.ok("ncclCommGetAsyncError", asked)?;
-        self.nccl.started("a call before", status)?;
+        self.nccl.started(call, status)?;
         Ok(status == IN_PROGRESS)
     }
 
@@ -289,42 +298,49 @@ impl Comm {
     /// Ends the communicator and what it runs; the other ranks of this process end their waits.
     fn abort(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        let raw = std::mem::replace(&mut self.raw, null_mut());
-        if !raw.is_null() && self.bind().is_ok() {
-            // SAFETY: the communicator was initialized, and is aborted once. The result no longer matters.
-            unsafe { (self.nccl.comm_abort)(raw) };
+        if !self.raw().is_null() && self.bind().is_ok() {
+            // SAFETY: the communicator was created, and is aborted once. The result no longer matters.
+            unsafe { (self.nccl.comm_abort)(self.raw()) };
             // Its kernels may still write to the caller's memory.
             let _ = self.stream.synchronize();
         }
+        self.forget();
     }
 
-    /// Ends the communicator together with the other ranks; false where one of them does not.
+    /// Ends the communicator, which no call works on; false where that fails, or another rank of the process has ended.
     fn end(&mut self) -> bool {
-        if self.raw.is_null()
-            || std::thread::panicking()
-            || self.is_over.load(Ordering::Acquire)
-            || self.bind().is_err()
-        {
+        let is_idle = !self.raw().is_null() && !std::thread::panicking();
+        if !is_idle || self.is_over.load(Ordering::Acquire) || self.bind().is_err() {
             return false;
         }
+        let call = "ncclCommFinalize";
         // SAFETY: the communicator was initialized, and no call is in progress.
-        let started = self.nccl.started("ncclCommFinalize", unsafe { (self.nccl.comm_finalize)(self.raw) });
-        if started.and_then(|()| self.wait(GRACE)).is_err() {
+        let started = self.nccl.started(call, unsafe { (self.nccl.comm_finalize)(self.raw()) });
+        if started.and_then(|()| self.wait(call, GRACE)).is_err() {
             return false;
         }
-        let raw = std::mem::replace(&mut self.raw, null_mut());
         // SAFETY: the communicator was finalized, and is destroyed once.
-        unsafe { (self.nccl.comm_destroy)(raw) };
+        unsafe { (self.nccl.comm_destroy)(self.raw()) };
+        self.forget();
         true
+    }
+
+    fn forget(&mut self) {
+        // SAFETY: the place lives as long as this value; NCCL has ended the communicator and reads it no more.
+        unsafe { self.raw.write(null_mut()) };
     }
 }
 
-/// Waits for the other ranks to end, too, for two seconds at most, as they may still receive from this one.
+/// NCCL does not tell the other ranks that one has ended: those of this process end their waits [`GRACE`] later, as they may
+/// have finished the same call.
 impl Drop for Comm {
     fn drop(&mut self) {
         if !self.end() {
             self.abort();
         }
+        self.is_over.store(true, Ordering::Release);
+        // SAFETY: `new` leaked the box, and this is the last use.
+        drop(unsafe { Box::from_raw(self.raw.as_ptr()) });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use cudarc::driver::CudaContext;
+use cudarc::driver::{CudaContext, DriverError};
 use libloading::Library;
 
 use crate::Error;
@@ -79,13 +79,19 @@ pub fn check() -> Result<(), Error> {
 }
 
 /// The number of GPUs of this process, at least one.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::NoDevice`], and [`Error::Failed`] where the driver does not start.
 pub(crate) fn device_count() -> Result<usize, Error> {
     // SAFETY: opens the driver's library by its name and closes it.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err(Error::NotFound { library: "the NVIDIA driver", names: vec!["libcuda.so.1".to_owned()] });
     }
-    let n_devices = CudaContext::device_count().unwrap_or(0).max(0) as usize;
-    if n_devices == 0 { Err(Error::NoDevice { index: 0, n_devices }) } else { Ok(n_devices) }
+    let failed = |error: DriverError| Error::Failed { call: "cuInit", reason: error.to_string() };
+    match CudaContext::device_count().map_err(failed)?.max(0) as usize {
+        0 => Err(Error::NoDevice { index: 0, n_devices: 0 }),
+        n_devices => Ok(n_devices),
+    }
 }
 
 /// The library, loaded by the first call.

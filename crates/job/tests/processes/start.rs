@@ -319,6 +319,7 @@ pub(crate) fn run_body() {
             _ if launch.master.is_some() => EngineKind::Store,
             _ => EngineKind::Auto,
         },
+        cuda_device: None,
         threads: Some(1),
         deadline: deadline(),
         join_within: seconds("KILN_TEST_JOIN").unwrap_or(DEADLINE),

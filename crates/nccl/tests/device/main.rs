@@ -175,6 +175,37 @@ fn a_rank_that_does_not_call_aborts_the_others_at_the_deadline() {
     });
 }
 
+/// As ranks that are processes do: each joins by itself, and waits for the others.
+#[test]
+fn ranks_that_join_one_by_one_sum() {
+    on_two_gpus("joining NCCL", || {
+        let id = UniqueId::new().unwrap();
+        let sums: Vec<Vec<f32>> = thread::scope(|scope| {
+            let join = |rank: usize| {
+                let id = UniqueId::from_bytes(&id.bytes()).unwrap();
+                let mut comm = Comm::join(rank, rank, 2, &id, DEADLINE).unwrap();
+                sum(&mut comm, &[rank as f32, 3.0]).unwrap()
+            };
+            let ranks = [0, 1].map(|rank| scope.spawn(move || join(rank)));
+            ranks.map(|rank| rank.join().unwrap()).into()
+        });
+        assert_eq!(sums, [[1.0, 6.0], [1.0, 6.0]]);
+    });
+}
+
+#[test]
+fn joining_ends_at_the_deadline_where_a_rank_is_missing() {
+    on_two_gpus("a missing rank of NCCL", || {
+        let start = Instant::now();
+        let error = Comm::join(0, 0, 2, &UniqueId::new().unwrap(), Duration::from_secs(1)).unwrap_err();
+        assert!(matches!(error, Error::Aborted { rank: 0, .. }), "{error}");
+        assert!(start.elapsed() < SOON);
+        // The library is of use afterwards.
+        let sums = on_ranks(Comm::for_devices(&[0, 1], DEADLINE).unwrap(), |comm| sum(comm, &[1.0]).unwrap());
+        assert_eq!(sums, [[2.0], [2.0]]);
+    });
+}
+
 #[test]
 fn rejects_shared_and_missing_devices() {
     on_two_gpus("devices of NCCL", || {

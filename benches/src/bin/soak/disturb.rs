@@ -1,0 +1,163 @@
+//! What strangers, mistakes and crashes do to servers and jobs.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kiln_benches::Result;
+use kiln_graph::NodeId;
+use kiln_remote::{Health, RemoteSampler};
+use kiln_rpc::Token;
+use kiln_sample::{BlockSampler, Fanout, RngKey, Scratch, Seeds};
+
+use crate::Soak;
+use crate::job::rank_command;
+use crate::server::{PANICS, connect, token};
+
+/// How long a connection without an authenticated call may stay open: 5 s, and what a busy machine adds.
+const CLOSED_WITHIN: Duration = Duration::from_secs(15);
+
+pub(crate) const ACTIVITIES: &[(&str, fn(&Soak) -> Result)] = &[
+    ("garbage", garbage),
+    ("idle connections", idle),
+    ("wrong tokens", wrong_tokens),
+    ("duplicate ranks", duplicate_rank),
+    ("panicking rules", panicking_rule),
+    ("killed clients", killed_client),
+    ("health", health),
+];
+
+/// Addresses that are there now.
+fn addresses(soak: &Soak) -> Vec<SocketAddr> {
+    let all = [Some(soak.server.clone()), soak.job_address()];
+    all.into_iter().flatten().filter_map(|address| address.parse().ok()).collect()
+}
+
+/// A connection, unless there is no room or nobody for it.
+fn open(address: &SocketAddr) -> Option<TcpStream> {
+    let stream = TcpStream::connect_timeout(address, Duration::from_secs(1)).ok()?;
+    stream.set_read_timeout(Some(CLOSED_WITHIN)).ok()?;
+    Some(stream)
+}
+
+/// Reads until the other side closes the connection.
+fn until_closed(mut stream: TcpStream) -> Result {
+    let (started, mut bytes) = (Instant::now(), [0; 4096]);
+    while started.elapsed() < CLOSED_WITHIN {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+            Err(_) => return Ok(()),
+        }
+    }
+    Err(format!("a stranger's connection is open after {:?}", started.elapsed()).into())
+}
+
+/// Bytes that are no HTTP/2, or begin as if they were.
+fn garbage(soak: &Soak) -> Result {
+    let noise: Vec<u8> = (0..4096_u32).map(|at| (at.wrapping_mul(2_654_435_769) >> 24) as u8).collect();
+    let begun = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &noise].concat();
+    let settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    for bytes in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), noise, begun, settings] {
+        for address in addresses(soak) {
+            let Some(mut stream) = open(&address) else { continue };
+            // The other side may close it first.
+            let _ = stream.write_all(&bytes);
+            until_closed(stream)?;
+        }
+    }
+    Ok(())
+}
+
+/// More connections that send nothing than a process may have descriptors.
+fn idle(soak: &Soak) -> Result {
+    let streams: Vec<TcpStream> =
+        addresses(soak).iter().flat_map(|address| (0..150).filter_map(|_| open(address))).collect();
+    soak.pause(Duration::from_secs(2));
+    // Half of them are abandoned, the others wait for the server.
+    for (at, stream) in streams.into_iter().enumerate() {
+        match at % 2 {
+            0 => _ = stream.shutdown(Shutdown::Both),
+            _ => until_closed(stream)?,
+        }
+    }
+    Ok(())
+}
+
+fn wrong_tokens(soak: &Soak) -> Result {
+    let wrong = Token::new("another word, of the same length")?;
+    for address in addresses(soak) {
+        // A job's server has no such service; it checks the token first.
+        let told = Health::ask(address.to_string(), wrong.clone(), None, Duration::from_secs(1));
+        if told.is_ok() {
+            return Err(format!("{address} takes any token").into());
+        }
+    }
+    soak.pause(Duration::from_millis(200));
+    Ok(())
+}
+
+/// A process with the token and a rank that the job has: refused with the exit status 70, and the job goes on.
+fn duplicate_rank(soak: &Soak) -> Result {
+    soak.pause(Duration::from_secs(3));
+    let Some(address) = soak.job_address() else { return Ok(()) };
+    let log = std::env::temp_dir().join(format!("kiln-soak-duplicate-{}", std::process::id()));
+    let mut process =
+        rank_command(&soak.program, &address, 1, &log)?.arg("--join-within").arg("5").spawn()?;
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = process.try_wait()? {
+            break status;
+        }
+        if Duration::from_secs(60) < started.elapsed() {
+            process.kill()?;
+            process.wait()?;
+            return Err("a duplicate rank is neither refused nor ended".into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let text = std::fs::read_to_string(&log)?;
+    std::fs::remove_file(&log)?;
+    // Where the job has ended meanwhile, nobody refuses it.
+    let is_refused = status.code() == Some(70);
+    let is_late = soak.job_address().as_deref() != Some(&*address);
+    if is_refused || is_late {
+        Ok(())
+    } else {
+        Err(format!("a duplicate rank ended with {status}: {text}").into())
+    }
+}
+
+fn panicking_rule(soak: &Soak) -> Result {
+    let sampler = RemoteSampler::with_named_rule(connect(&soak.server)?, [Fanout::UpTo(2)], PANICS)?;
+    let seeds = Seeds::nodes((0..100).map(NodeId).collect());
+    let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default());
+    soak.pause(Duration::from_millis(500));
+    match sampled.map_err(|error| error.to_string()) {
+        Err(error) if error.contains(&soak.server) && error.contains("panicked") => Ok(()),
+        other => Err(format!("a panicking rule gave {:?}", other.map(|_| ())).into()),
+    }
+}
+
+/// A client with requests for whole neighbourhoods under way.
+fn killed_client(soak: &Soak) -> Result {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["sample", &soak.server]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn()?;
+    soak.pause(Duration::from_millis(700));
+    process.kill()?;
+    process.wait()?;
+    Ok(())
+}
+
+/// A supervisor: the server answers, and no request is older than the deadline of any client.
+fn health(soak: &Soak) -> Result {
+    let health = Health::ask(&*soak.server, token()?, None, Duration::from_secs(60))?;
+    soak.pause(Duration::from_secs(1));
+    match health.oldest_request.filter(|age| Duration::from_secs(60) < *age) {
+        None => Ok(()),
+        Some(age) => Err(format!("a request waits for {age:?}").into()),
+    }
+}

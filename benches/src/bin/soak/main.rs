@@ -1,0 +1,129 @@
+//! Loads a graph server and training jobs with what strangers, mistakes and crashes send them, and checks that nothing
+//! hangs, ends or grows: `soak PROGRAM MINUTES`, where PROGRAM is the example `multi_node` with the engine `store`.
+//!
+//! One server runs all the time; jobs of two ranks run one after the other. Both may have 256 descriptors. A line every
+//! half a minute shows their memory and descriptors. The exit status is 0 if every job ended with the weights of a job
+//! that nobody disturbed, every sample of a well-behaved client was the whole graph's, and every disturbance ended as
+//! documented.
+
+mod disturb;
+mod job;
+mod server;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use kiln_benches::Result;
+
+/// What all threads share.
+struct Soak {
+    program: PathBuf,
+    server: String,
+    /// The address of the running job's rank 0.
+    job: Mutex<Option<String>>,
+    stop: AtomicBool,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Soak {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    fn job_address(&self) -> Option<String> {
+        self.job.lock().ok()?.clone()
+    }
+
+    fn fail(&self, text: String) {
+        eprintln!("FAILED: {text}");
+        if let Ok(mut failures) = self.failures.lock() {
+            failures.push(text);
+        }
+    }
+
+    /// Waits, unless it is over.
+    fn pause(&self, time: Duration) {
+        let started = Instant::now();
+        while !self.is_over() && started.elapsed() < time {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Something that is done again and again, and how often it was.
+struct Activity {
+    name: &'static str,
+    run: fn(&Soak) -> Result,
+    count: AtomicUsize,
+}
+
+fn main() -> Result {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["serve", folder] => server::serve(folder.as_ref()),
+        ["sample", address] => server::sample_until_killed(address),
+        [program, minutes] => run(program.into(), minutes.parse()?),
+        _ => Err("expected the program multi_node and a number of minutes".into()),
+    }
+}
+
+fn run(program: PathBuf, minutes: f64) -> Result {
+    let folder = std::env::temp_dir().join(format!("kiln-soak-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let expected = job::undisturbed(&program, &folder)?;
+    let (server, whole) = server::start(&folder)?;
+    let soak = Soak {
+        program,
+        server: server.address.clone(),
+        job: Mutex::default(),
+        stop: AtomicBool::new(false),
+        failures: Mutex::default(),
+    };
+    let activities: Vec<Activity> = disturb::ACTIVITIES
+        .iter()
+        .map(|(name, run)| Activity { name, run: *run, count: AtomicUsize::new(0) })
+        .collect();
+    let time = Duration::from_secs_f64(60.0 * minutes);
+    let (n_jobs, n_samples) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for activity in &activities {
+            scope.spawn(|| repeat(&soak, activity));
+        }
+        scope.spawn(|| server::sample_and_compare(&soak, &whole, &n_samples));
+        scope.spawn(|| job::repeat(&soak, &folder, &expected, &n_jobs));
+        let started = Instant::now();
+        while started.elapsed() < time {
+            soak.pause(Duration::from_secs(30).min(time));
+            let done: Vec<String> = activities
+                .iter()
+                .map(|activity| format!("{} {}", activity.name, activity.count.load(Ordering::Relaxed)))
+                .collect();
+            let (jobs, samples) = (n_jobs.load(Ordering::Relaxed), n_samples.load(Ordering::Relaxed));
+            let (used, at) = (server.usage(), started.elapsed().as_secs());
+            println!("{at} s: server {used}; {jobs} jobs, {samples} samples; {}", done.join(", "));
+            if !server.is_alive() {
+                soak.fail("the server has ended".to_owned());
+                break;
+            }
+        }
+        soak.stop.store(true, Ordering::SeqCst);
+    });
+    let failures = soak.failures.into_inner().unwrap_or_default();
+    drop(server);
+    std::fs::remove_dir_all(&folder)?;
+    match failures.len() {
+        0 => Ok(()),
+        n_failures => Err(format!("{n_failures} failures, the first: {}", failures[0]).into()),
+    }
+}
+
+fn repeat(soak: &Soak, activity: &Activity) {
+    while !soak.is_over() {
+        match (activity.run)(soak) {
+            Ok(()) => activity.count.fetch_add(1, Ordering::Relaxed),
+            Err(error) => return soak.fail(format!("{}: {error}", activity.name)),
+        };
+    }
+}

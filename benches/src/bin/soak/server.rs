@@ -1,0 +1,175 @@
+//! The graph server, its well-behaved client, and the client that is killed.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use kiln_benches::Result;
+use kiln_data::Dataset;
+use kiln_graph::NodeId;
+use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
+use kiln_rpc::Token;
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds};
+
+use crate::Soak;
+
+/// The name of the rule that panics on the server.
+pub(crate) const PANICS: &str = "panics";
+
+const FANOUTS: [Fanout; 2] = [Fanout::UpTo(10), Fanout::UpTo(5)];
+
+/// How long clients wait for the server.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) fn token() -> Result<Token> {
+    Ok(Token::new("a word of the soak test")?)
+}
+
+/// The rules of both sides. A client's own `panics` is never called.
+fn rules() -> Result<Rules> {
+    let rule = |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Picks| panic!("as the soak test wants it");
+    Ok(Rules::default().register(PANICS, rule)?)
+}
+
+pub(crate) fn connect(address: &str) -> Result<Arc<RemoteGraph>> {
+    let config = ConnectConfig::new(vec![address.to_owned()], token()?);
+    let config = ConnectConfig { rules: rules()?, deadline: DEADLINE, join_within: DEADLINE, ..config };
+    Ok(Arc::new(RemoteGraph::connect(config)?))
+}
+
+/// A server in a process of its own.
+pub(crate) struct ServerProcess {
+    process: Child,
+    pub(crate) address: String,
+}
+
+impl ServerProcess {
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(self.process.id())
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.usage().n_descriptors > 0
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What a process uses, as Linux shows it; zeros for one that has ended.
+pub(crate) struct Usage {
+    pub(crate) rss_bytes: usize,
+    pub(crate) n_descriptors: usize,
+}
+
+impl Usage {
+    pub(crate) fn of(pid: u32) -> Self {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd"));
+        Self { rss_bytes: kib.unwrap_or(0) << 10, n_descriptors: descriptors.map_or(0, Iterator::count) }
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MiB, {} descriptors", self.rss_bytes >> 20, self.n_descriptors)
+    }
+}
+
+/// A command that may have 256 descriptors, with its output in a file.
+pub(crate) fn limited(program: &Path, log: &Path) -> Result<Command> {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]).arg(program);
+    let log = std::fs::File::create(log)?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    Ok(command)
+}
+
+/// Starts a server of a graph that this process has, too.
+pub(crate) fn start(folder: &Path) -> Result<(ServerProcess, Dataset)> {
+    let data = kiln_data::synthetic::rmat(14, 16, 8, 0)?;
+    let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1)?;
+    let origin = Origin { hash: data.hash()?, method: Method::Random, n_cut_edges: 0 };
+    write_parts(&data, &book, &origin, None, folder.join("parts"))?;
+    let part = part_folder(folder.join("parts"), 0);
+    let mut command = limited(&std::env::current_exe()?, &folder.join("server.log"))?;
+    let process = command.arg("serve").arg(&part).spawn()?;
+    let mut server = ServerProcess { process, address: String::new() };
+    let (address, started) = (part.join("address"), Instant::now());
+    while !address.exists() {
+        if DEADLINE < started.elapsed() {
+            return Err("the server does not start: see server.log".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.address = std::fs::read_to_string(address)?;
+    Ok((server, data))
+}
+
+/// The server's process.
+pub(crate) fn serve(part: &Path) -> Result {
+    let config = ServeConfig {
+        rules: rules()?,
+        n_threads: 2,
+        lease: Duration::from_secs(5),
+        ..ServeConfig::new("127.0.0.1:0", token()?)
+    };
+    let server = Server::start(Arc::new(Part::open(part)?), config)?;
+    let address = part.join("address");
+    std::fs::write(address.with_extension("tmp"), server.address().to_string())?;
+    std::fs::rename(address.with_extension("tmp"), address)?;
+    loop {
+        std::thread::sleep(DEADLINE);
+    }
+}
+
+fn batch(n_nodes: usize, step: u64) -> (Seeds, RngKey) {
+    let seeds = (0..64).map(|at| NodeId(((step * 64 + at) % n_nodes as u64) as u32));
+    (Seeds::nodes(seeds.collect()), RngKey::new(step))
+}
+
+/// Compares samples of the server with those of the whole graph.
+pub(crate) fn sample_and_compare(soak: &Soak, data: &Dataset, n_samples: &AtomicUsize) {
+    let outcome = || -> Result {
+        let sampler = RemoteSampler::new(connect(&soak.server)?, FANOUTS);
+        let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
+        let mut scratch = Scratch::default();
+        for step in 0.. {
+            if soak.is_over() {
+                break;
+            }
+            let (seeds, key) = batch(data.graph.n_nodes(), step);
+            let expected = whole.sample_blocks(&seeds, key, &mut scratch)?;
+            if sampler.sample_blocks(&seeds, key, &mut scratch)? != expected {
+                return Err(format!("step {step} differs from the whole graph's").into());
+            }
+            n_samples.fetch_add(1, Ordering::Relaxed);
+            soak.pause(Duration::from_millis(50));
+        }
+        Ok(())
+    };
+    if let Err(error) = outcome() {
+        soak.fail(format!("a well-behaved client: {error}"));
+    }
+}
+
+/// The process of a client that is killed.
+pub(crate) fn sample_until_killed(address: &str) -> Result {
+    let graph = connect(address)?;
+    let sampler = RemoteSampler::new(Arc::clone(&graph), [Fanout::All, Fanout::All]);
+    for step in 0.. {
+        let (seeds, key) = batch(graph.n_nodes(), step);
+        sampler.sample_blocks(&seeds, key, &mut Scratch::default())?;
+    }
+    Ok(())
+}
