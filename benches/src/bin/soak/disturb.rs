@@ -87,7 +87,7 @@ fn idle(soak: &Soak) -> Result {
 }
 
 fn wrong_tokens(soak: &Soak) -> Result {
-    let wrong = Token::new("another word, of the same length")?;
+    let wrong = Token::new("another-word-of-the-soak")?;
     for address in addresses(soak) {
         // A job's server has no such service; it checks the token first.
         let told = Health::ask(address.to_string(), wrong.clone(), None, Duration::from_secs(1));

@@ -12,7 +12,7 @@ use crate::Soak;
 use crate::server::{Usage, limited};
 
 /// The token of all jobs.
-pub(crate) const TOKEN: &str = "a word of the soak test";
+pub(crate) const TOKEN: &str = "a-word-of-the-soak-test";
 
 /// A graph convolution on a small random graph: about ten seconds on two cores.
 const FLAGS: &str = "--data fake:3000 --fanouts 5,5 --val-batches 2 --threads-per-rank 1 --batch-size 64 --epochs 150 \

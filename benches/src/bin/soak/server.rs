@@ -26,7 +26,7 @@ const FANOUTS: [Fanout; 2] = [Fanout::UpTo(10), Fanout::UpTo(5)];
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn token() -> Result<Token> {
-    Ok(Token::new("a word of the soak test")?)
+    Ok(Token::new("a-word-of-the-soak-test")?)
 }
 
 /// The rules of both sides. A client's own `panics` is never called.
