@@ -3,7 +3,7 @@
 #[cfg(feature = "nccl")]
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -101,9 +101,20 @@ pub struct TlsArgs {
 
 impl TlsArgs {
     /// The files, if they were given.
-    pub fn files(&self) -> Option<Tls> {
-        let Self { tls_ca, tls_cert, tls_key } = self;
-        Some(Tls { authority: tls_ca.clone()?, certificate: tls_cert.clone()?, key: tls_key.clone()? })
+    ///
+    /// # Errors
+    /// When the key cannot be read, or others can read it.
+    pub fn files(&self) -> anyhow::Result<Option<Tls>> {
+        let Self { tls_ca: Some(ca), tls_cert: Some(cert), tls_key: Some(key) } = self else {
+            return Ok(None);
+        };
+        ensure_private("--tls-key", key)?;
+        Ok(Some(Tls { authority: ca.clone(), certificate: cert.clone(), key: key.clone() }))
+    }
+
+    /// Whether they were given.
+    pub(crate) fn are_given(&self) -> bool {
+        self.tls_ca.is_some()
     }
 }
 
@@ -149,7 +160,7 @@ impl Crew {
             deadline,
             join_within: Duration::from_secs(args.join_within as u64),
             token: secret("KILN_JOB_TOKEN")?,
-            tls: args.tls.files(),
+            tls: args.tls.files()?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             settings: settings.into_iter().collect(),
         };
@@ -301,14 +312,24 @@ pub fn secret(name: &str) -> anyhow::Result<Option<String>> {
     }
     let name = format!("{name}_FILE");
     let Some(path) = set(&name) else { return Ok(None) };
+    ensure_private(&name, Path::new(&path))?;
+    let text = std::fs::read_to_string(&path).with_context(|| format!("{name}={path}"))?;
+    Ok(Some(text.trim().to_owned()))
+}
+
+/// Refuses a file with a secret that other users can read.
+fn ensure_private(name: &str, path: &Path) -> anyhow::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(&path).with_context(|| format!("{name}={path}"))?.permissions().mode();
-        ensure!(mode & 0o077 == 0, "{name}={path}: others can read it, chmod 600 it");
+        let shown = path.display();
+        let metadata = std::fs::metadata(path).with_context(|| format!("{name}={shown}"))?;
+        ensure!(
+            metadata.permissions().mode() & 0o077 == 0,
+            "{name}={shown}: others can read it, chmod 600 it"
+        );
     }
-    let text = std::fs::read_to_string(&path).with_context(|| format!("{name}={path}"))?;
-    Ok(Some(text.trim().to_owned()))
+    Ok(())
 }
 
 /// How a program came to its end.

@@ -200,7 +200,7 @@ impl PartsArgs {
         )?;
         let config = ConnectConfig::new(self.servers.clone(), token);
         let in_flight_bytes = self.in_flight_bytes();
-        Ok(RemoteGraph::connect(ConnectConfig { tls: tls.files(), in_flight_bytes, ..config })?)
+        Ok(RemoteGraph::connect(ConnectConfig { tls: tls.files()?, in_flight_bytes, ..config })?)
     }
 
     /// What is under way belongs to batches in the making.
@@ -215,12 +215,15 @@ impl PartsArgs {
     }
 }
 
+/// The token of servers and clients that have certificates instead.
+const CERTIFICATES: &str = "certificates-in-place-of-a-token";
+
 /// The word between graph servers and their clients, as the environment has it. With certificates it may be left out.
 ///
 /// # Errors
 /// When it cannot be read or sent.
 pub fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
-    let word = secret("KILN_GRAPH_TOKEN")?.or_else(|| tls.files().map(|_| "certificates".to_owned()));
+    let word = secret("KILN_GRAPH_TOKEN")?.or_else(|| tls.are_given().then(|| CERTIFICATES.to_owned()));
     Ok(word.map(|word| Token::new(&word)).transpose()?)
 }
 
@@ -294,7 +297,7 @@ impl Parts<'_> {
         let tls = &self.run.launch.tls;
         let config = WorkerConfig {
             token: graph_token(tls)?,
-            tls: tls.files(),
+            tls: tls.files()?,
             in_flight_bytes: self.args.in_flight_bytes(),
             ..WorkerConfig::new(host.clone().map_err(anyhow::Error::msg)?)
         };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kiln_dist::chain;
-use kiln_rpc::{Door, Token};
+use kiln_rpc::{Door, Token, is_tls_failure};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
@@ -377,11 +377,8 @@ fn failure(status: &Status) -> Failure {
         Some(source) => format!("{}: {}", status.message(), chain(source)),
         None => status.message().to_owned(),
     };
-    // What a handshake says that would not go well another time.
-    let is_of_certificates =
-        ["certificate", "fatal alert", "corrupt message"].iter().any(|words| text.contains(words));
     match status.code() {
-        _ if is_of_certificates => Failure::Refused(format!("certificates: {text}")),
+        _ if is_tls_failure(status) => Failure::Refused(format!("certificates: {text}")),
         Code::FailedPrecondition => Failure::Unknown,
         Code::DataLoss => Failure::Panicked(text),
         Code::Unauthenticated

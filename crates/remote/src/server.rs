@@ -3,10 +3,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_partition::Part;
-use kiln_rpc::{Door, Tls, Token};
+use kiln_rpc::{Door, Guard, Tls, Token, max_open_files};
 use tokio::runtime::{Builder, Runtime};
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
 
 use crate::held::Held;
 use crate::leases::Leases;
@@ -28,6 +27,10 @@ pub struct ServeConfig {
     pub rules: Rules,
     /// Answers that are made at once, each by a thread, at least 1.
     pub n_threads: usize,
+    /// Connections at once, of which a client has [two](crate::ConnectConfig::n_channels); further ones wait until one is
+    /// closed. At most half of the files that the process may have open, whatever is given here. A connection whose other
+    /// side does not authenticate within 5 s is closed.
+    pub max_connections: usize,
     /// How long a client that says nothing still counts, and how long one that takes nothing of its answer is waited for:
     /// then the answer breaks off, and the client asks again.
     pub lease: Duration,
@@ -37,11 +40,18 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
-    /// One thread a core, the built-in rules, leases of 30 s, 64 MiB a response.
+    /// One thread a core, the built-in rules, 1,024 connections, leases of 30 s, 64 MiB a response.
     pub fn new(address: impl Into<String>, token: Token) -> Self {
-        let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (rules, lease, response_bytes) = (Rules::default(), Duration::from_secs(30), 64 << 20);
-        Self { address: address.into(), token, tls: None, rules, n_threads, lease, response_bytes }
+        Self {
+            address: address.into(),
+            token,
+            tls: None,
+            rules: Rules::default(),
+            n_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            max_connections: 1024,
+            lease: Duration::from_secs(30),
+            response_bytes: 64 << 20,
+        }
     }
 
     /// The most memory, in bytes, that the requests of clients take: the responses that are computed and the requests
@@ -49,6 +59,12 @@ impl ServeConfig {
     /// Besides, each connection has buffers: up to 16 MiB of requests that were not read yet, and 1 MiB a response.
     pub fn memory_bytes(&self) -> usize {
         self.n_threads.max(1) * self.response_bytes + REQUEST_BYTES
+    }
+
+    /// As many connections as are accepted at once: where the system allows few files, those of the part come first.
+    fn n_connections(&self) -> usize {
+        let at_most = max_open_files().map_or(usize::MAX, |n_files| n_files / 2);
+        self.max_connections.min(at_most).max(1)
     }
 }
 
@@ -61,6 +77,7 @@ pub struct Server {
     runtime: Option<Runtime>,
     address: SocketAddr,
     service: Service,
+    guard: Guard,
 }
 
 impl Server {
@@ -69,10 +86,10 @@ impl Server {
     /// # Errors
     /// [`Error::Listen`], [`Error::Rpc`], [`Error::Threads`].
     pub fn start(part: Arc<Part>, config: ServeConfig) -> Result<Self> {
-        let ServeConfig { address, token, tls, rules, n_threads, lease, response_bytes } = config;
+        let n_connections = config.n_connections();
+        let ServeConfig { address, token, tls, rules, n_threads, lease, response_bytes, .. } = config;
         let failed = |source| Error::Listen { address: address.clone(), source };
         let listener = TcpListener::bind(&address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -99,12 +116,12 @@ impl Server {
             .max_concurrent_streams(Some(MAX_QUESTIONS))
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
-            .add_service(InterceptedService::new(graph, guard));
+            .add_service(InterceptedService::new(graph, guard.clone()));
         let _inside = runtime.enter();
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-        runtime.spawn(router.serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true))));
+        let incoming = door.incoming(listener, n_connections).map_err(failed)?;
+        runtime.spawn(router.serve_with_incoming(incoming));
         drop(_inside);
-        Ok(Self { runtime: Some(runtime), address: bound, service })
+        Ok(Self { runtime: Some(runtime), address: bound, service, guard })
     }
 
     /// Where it serves.
@@ -115,6 +132,12 @@ impl Server {
     /// How many clients use it.
     pub fn n_clients(&self) -> usize {
         self.service.leases.n_held(Instant::now())
+    }
+
+    /// The number of calls without the token or with another one, which were refused. Log lines name the last of them, at
+    /// most once a minute.
+    pub fn n_wrong_tokens(&self) -> u64 {
+        self.guard.n_wrong_tokens()
     }
 
     /// For how long nobody has used it, after somebody did.

@@ -4,9 +4,15 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A token that cannot be sent.
-    #[error("the token must be of visible ASCII characters, at least 8")]
-    BadToken,
+    /// A token that is easy to guess or cannot be sent.
+    #[error(
+        "invalid token: {found}; expected at least 16 visible ASCII characters that are not all the same: make one with \
+         `openssl rand -hex 16`"
+    )]
+    BadToken {
+        /// What is wrong, without the token.
+        found: String,
+    },
     /// No token could be made.
     #[error("the system gives no random numbers for a token: {reason}")]
     NoRandomness {

@@ -10,14 +10,20 @@
 //! # Ok::<(), kiln_rpc::Error>(())
 //! ```
 
+mod connection;
 mod door;
 mod error;
+mod listener;
+mod log;
 mod tls;
 mod token;
 
+pub use connection::{AUTHENTICATE_WITHIN, Admission, Connection};
 pub use door::{ATTEMPT, Door};
 pub use error::Error;
-pub use tls::Tls;
+pub use listener::{Incoming, max_open_files};
+pub use log::{Throttle, log};
+pub use tls::{Tls, is_tls_failure};
 pub use token::{Guard, Token};
 
 /// The result of this crate's fallible functions.

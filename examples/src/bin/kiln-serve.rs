@@ -41,6 +41,9 @@ struct Args {
     /// Answers that are made at once; one a core, if not given.
     #[arg(long, value_parser = flags::threads, conflicts_with = "health")]
     threads: Option<usize>,
+    /// Connections at once, of which a client has two; at most half of the files that the process may have open. Further ones wait.
+    #[arg(long, value_parser = flags::size, default_value = "1024", conflicts_with = "health")]
+    max_connections: usize,
     /// Seconds that a client which says nothing still counts, and that one which takes nothing of its answer is waited for.
     #[arg(long, value_parser = flags::size, default_value = "30", conflicts_with = "health")]
     lease: usize,
@@ -68,7 +71,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn ask(address: &str, token: Token, args: &Args) -> anyhow::Result<()> {
-    let health = Health::ask(address, token, args.tls.files(), PATIENCE)?;
+    let health = Health::ask(address, token, args.tls.files()?, PATIENCE)?;
     let Health { part, n_clients, uptime, oldest_request } = health;
     let oldest = oldest_request.map(|age| format!(", oldest request {:.1} s", age.as_secs_f64()));
     let oldest = oldest.unwrap_or_default();
@@ -86,8 +89,9 @@ fn serve(part: &Path, listen: &str, token: Token, args: &Args) -> anyhow::Result
     let server = Server::start(
         Arc::clone(&part),
         ServeConfig {
-            tls: args.tls.files(),
+            tls: args.tls.files()?,
             n_threads: args.threads.unwrap_or(config.n_threads),
+            max_connections: args.max_connections,
             lease: Duration::from_secs(args.lease as u64),
             ..config
         },

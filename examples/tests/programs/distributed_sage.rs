@@ -297,7 +297,7 @@ fn what_cannot_be_is_told() {
         (&only_one, TOKEN, "nobody holds part 1 of 2"),
         (&of_servers, other, "another token: clients and servers of a graph have the same"),
         (&of_servers, ("KILN_GRAPH_TOKEN", ""), "set KILN_GRAPH_TOKEN to theirs"),
-        (&of_servers, ("KILN_GRAPH_TOKEN", "short"), "at least 8"),
+        (&of_servers, ("KILN_GRAPH_TOKEN", "short"), "at least 16"),
     ] {
         let out = data.path("none");
         let output = command(PROGRAM, flags).env(token.0, token.1).arg("--out").arg(out).output().unwrap();

@@ -79,7 +79,7 @@ fn a_server_says_how_it_is_without_a_lease() {
     assert_eq!(later.n_clients, 1);
     assert!(uptime <= later.uptime && later.uptime < Duration::from_secs(60));
     drop(graph);
-    let error = ask(Token::new("another-word").unwrap()).unwrap_err();
+    let error = ask(Token::new("another-word-of-this-test").unwrap()).unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     drop(servers);
     let error = ask(token()).unwrap_err();
@@ -186,7 +186,7 @@ fn a_cut_link_is_noticed_and_may_be_mended() {
 fn another_token_is_refused() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
-    let other = Token::new("another-word").unwrap();
+    let other = Token::new("another-word-of-this-test").unwrap();
     let error = refused(ConnectConfig { token: other, ..config(addresses(&servers)) });
     assert!(error.to_string().contains("refuses: another token"), "{error}");
     assert_eq!(servers[0].n_clients(), 0);

@@ -9,4 +9,5 @@ mod faults;
 mod limits;
 mod progress;
 mod same;
+mod strangers;
 mod workers;

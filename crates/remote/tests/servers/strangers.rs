@@ -1,0 +1,125 @@
+//! Connections to a server of processes that do not know the token.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_graph::NodeId;
+use kiln_remote::{Error, Health, RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_rpc::Token;
+use kiln_sample::{BlockSampler, Fanout, RngKey, Scratch, Seeds};
+
+use crate::cluster::{config, hubs, parts, token};
+
+/// More time than it takes until strangers are gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn idle(address: &str, n: usize) -> Vec<TcpStream> {
+    (0..n).map(|_| TcpStream::connect(address).unwrap()).collect()
+}
+
+fn check_closed(mut stranger: &TcpStream) {
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A server says in which settings it speaks, or nothing.
+    let mut bytes = [0; 1024];
+    while stranger.read(&mut bytes).expect("the server should close idle connections") != 0 {}
+}
+
+/// Strangers take all connections but that of a client, which goes on; another client gets in when they are closed.
+#[test]
+fn idle_connections_do_not_lock_a_server() {
+    let part = &parts(&hubs(), 1, |_| 0, None)[0];
+    let serve = ServeConfig { max_connections: 12, ..ServeConfig::new("127.0.0.1:0", token()) };
+    let server = Server::start(Arc::clone(part), serve).unwrap();
+    let address = server.address().to_string();
+    let graph = Arc::new(RemoteGraph::connect(config(vec![address.clone()])).unwrap());
+    let sampler = RemoteSampler::new(graph, [Fanout::UpTo(5); 2]);
+    let sample = |step: u32| {
+        let seeds = Seeds::nodes((0..20).map(|at| NodeId(step * 20 + at)).collect());
+        sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())
+    };
+    // Both of the client's connections are used before the others come.
+    (0..2).for_each(|step| drop(sample(step).unwrap()));
+    let strangers = idle(&address, 24);
+    let started = Instant::now();
+    (2..6).for_each(|step| drop(sample(step).unwrap()));
+    assert!(started.elapsed() < Duration::from_secs(4), "established clients wait for strangers");
+    let health = Health::ask(&*address, token(), None, PATIENCE).unwrap();
+    assert_eq!(health.n_clients, 1);
+    strangers.iter().for_each(check_closed);
+    sample(6).unwrap();
+}
+
+/// Serves until it is killed.
+#[test]
+fn child_with_few_files() {
+    let Ok(path) = std::env::var("KILN_TEST_ADDRESS") else { return };
+    let part = &parts(&hubs(), 1, |_| 0, None)[0];
+    let server = Server::start(Arc::clone(part), ServeConfig::new("127.0.0.1:0", token())).unwrap();
+    // Written elsewhere first, so that nobody reads half of it.
+    std::fs::write(format!("{path}.new"), server.address().to_string()).unwrap();
+    std::fs::rename(format!("{path}.new"), &path).unwrap();
+    std::thread::sleep(2 * PATIENCE);
+}
+
+/// A child that is killed with the test, whatever becomes of it.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Killed {
+    fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+    }
+}
+
+/// More idle connections than a server may have files open: it takes no more than half of them, does not spin, and clients
+/// get in.
+#[test]
+fn idle_connections_do_not_use_up_the_files_of_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("address");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64; exec \"$0\" strangers::child_with_few_files --exact --nocapture"]);
+    command.arg(std::env::current_exe().unwrap()).env("KILN_TEST_ADDRESS", &file);
+    let child = Killed(command.spawn().unwrap());
+    let started = Instant::now();
+    while !file.exists() {
+        assert!(started.elapsed() < PATIENCE, "the server does not start");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let address = std::fs::read_to_string(&file).unwrap();
+    let strangers = idle(&address, 70);
+    let before = child.cpu_seconds();
+    std::thread::sleep(Duration::from_secs(3));
+    let n_files = std::fs::read_dir(format!("/proc/{}/fd", child.0.id())).unwrap().count();
+    assert!(n_files < 60, "{n_files} of 64 files are open");
+    Health::ask(&*address, token(), None, PATIENCE).unwrap();
+    strangers.iter().for_each(check_closed);
+    let spent = child.cpu_seconds() - before;
+    assert!(spent < 3.0, "the server spent {spent} s on strangers");
+}
+
+#[test]
+fn wrong_tokens_are_counted() {
+    let part = &parts(&hubs(), 1, |_| 0, None)[0];
+    let server = Server::start(Arc::clone(part), ServeConfig::new("127.0.0.1:0", token())).unwrap();
+    let address = server.address().to_string();
+    for n in 1..=3 {
+        let other = Token::new("another-word-of-this-test").unwrap();
+        let error = Health::ask(&*address, other, None, PATIENCE).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert_eq!(server.n_wrong_tokens(), n);
+    }
+    Health::ask(&*address, token(), None, PATIENCE).unwrap();
+    assert_eq!(server.n_wrong_tokens(), 3);
+}

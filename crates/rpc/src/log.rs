@@ -1,0 +1,69 @@
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Prints a line on standard error, in one piece, so that lines of several processes do not mix.
+pub fn log(line: &str) {
+    // A standard error that nobody reads is no reason to fail.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Counts events that others cause, and logs them at a limited rate: whoever repeats one does not fill the log.
+#[derive(Debug)]
+pub struct Throttle {
+    every: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    n_events: u64,
+    logged: Option<Instant>,
+}
+
+impl Throttle {
+    /// Logs the first event, and later ones at most once in so long.
+    pub fn new(every: Duration) -> Self {
+        Self { every, state: Mutex::default() }
+    }
+
+    /// Counts an event; logs the line of it, which gets the number of all events so far, unless one was logged a short
+    /// time ago.
+    pub fn event(&self, line: impl FnOnce(u64) -> String) {
+        if let Some(n_events) = self.count(Instant::now()) {
+            log(&line(n_events));
+        }
+    }
+
+    /// The number of events so far.
+    pub fn n_events(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).n_events
+    }
+
+    /// Counts an event; the number of all of them, if it is to be logged.
+    fn count(&self, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.n_events += 1;
+        if state.logged.is_some_and(|logged| now.saturating_duration_since(logged) < self.every) {
+            return None;
+        }
+        state.logged = Some(now);
+        Some(state.n_events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_the_first_event_and_then_one_per_period() {
+        let (throttle, start) = (Throttle::new(Duration::from_secs(10)), Instant::now());
+        let at = |seconds| throttle.count(start + Duration::from_secs(seconds));
+        assert_eq!(
+            [at(0), at(1), at(9), at(10), at(11), at(25)],
+            [Some(1), None, None, Some(4), None, Some(6)]
+        );
+        assert_eq!(throttle.n_events(), 6);
+    }
+}
