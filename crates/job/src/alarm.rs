@@ -2,7 +2,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::exit::{EXIT_RETRY, end, say};
+use kiln_rpc::log;
+
+use crate::exit::{EXIT_RETRY, end};
 
 /// A thread that ends this process when something takes too long that cannot be interrupted, unless it is dropped
 /// before.
@@ -27,7 +29,7 @@ impl Alarm {
                 if limit <= started.elapsed() {
                     end(EXIT_RETRY, Some(&format!("the job is over: waited for {what} for {limit:?}")));
                 }
-                say(&format!("waiting for {what}: {} s of {limit:?}", started.elapsed().as_secs()));
+                log(&format!("waiting for {what}: {} s of {limit:?}", started.elapsed().as_secs()));
             }
         };
         // Without a thread nothing is watched, and the wait is as long as it is.

@@ -9,9 +9,9 @@ use kiln_rpc::{Door, Token};
 
 use crate::control::Control;
 use crate::engine::Engines;
-#[cfg(feature = "mpi")]
-use crate::job::host;
 use crate::job::{EngineKind, JobConfig};
+#[cfg(feature = "mpi")]
+use crate::machine::{host, machine_id};
 use crate::store::Store;
 use crate::{JobError, Launch, Master};
 
@@ -91,7 +91,7 @@ impl Carrier {
             Self::Nccl { .. } => Self::Store.meet(launch, config),
             #[cfg(feature = "mpi")]
             Self::Mpi(world) => {
-                let is_one_machine = world.all_same(&host())?;
+                let is_one_machine = world.all_same(&machine_id())?;
                 let first = (launch.rank == 0).then(|| first_of_mpi(launch, config, is_one_machine));
                 // What went wrong there is said by all, so that none of them waits.
                 let text = match &first {

@@ -1,11 +1,10 @@
 use std::time::Duration;
 
-use kiln_rpc::{Door, Guard, Token};
+use kiln_rpc::{Door, Guard, Token, log};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::transport::server::Router;
 
-use crate::exit::say;
 use crate::proto::{RendezvousClient, RendezvousServer};
 use crate::{JobError, Server};
 
@@ -18,6 +17,8 @@ pub(crate) type Client = RendezvousClient<InterceptedService<Channel, Token>>;
 /// What serves the processes that know the token.
 pub(crate) fn serve(door: &Door, server: Server) -> Result<Router, JobError> {
     let guard: Guard = door.guard("another token: all processes of a job have the same");
+    // Nor is a process with the token that is no rank of the job.
+    let guard = guard.without_admission();
     let service = RendezvousServer::new(server)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
@@ -26,7 +27,7 @@ pub(crate) fn serve(door: &Door, server: Server) -> Result<Router, JobError> {
 
 /// Tries to reach the first process until it answers or the time is up.
 pub(crate) async fn connect(door: &Door, within: Duration) -> Result<Client, JobError> {
-    let waits = |seconds| say(&format!("waiting for rank 0 at {}: {seconds} s of {within:?}", door.address));
+    let waits = |seconds| log(&format!("waiting for rank 0 at {}: {seconds} s of {within:?}", door.address));
     let channel = door.connect(within, waits).await?;
     let client = RendezvousClient::with_interceptor(channel, door.token.clone());
     Ok(client.max_decoding_message_size(MAX_MESSAGE_BYTES).max_encoding_message_size(MAX_MESSAGE_BYTES))

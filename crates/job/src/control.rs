@@ -4,23 +4,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kiln_dist::Meeting;
-use kiln_rpc::Door;
-use tokio::net::TcpListener;
+use kiln_rpc::{Door, log};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, timeout};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::TcpIncoming;
-use tonic::{Code, Streaming};
+use tonic::Streaming;
 
-use crate::channel::{Client, connect, serve};
-use crate::exit::{EXIT_FAILED, EXIT_RETRY, end, say};
+use crate::JobError;
+use crate::channel::Client;
+use crate::exit::{EXIT_FAILED, EXIT_RETRY, end};
+use crate::joining::{Attended, attend, serve_job};
 use crate::place::{Overdue, Place, Seconds};
 use crate::proto::{
     Entry, Fault, Join, Key, Member, Members, Nothing, Parcels, Row, Said, Told, fault, said, told,
 };
 use crate::timing::{BEAT, Clock, Timing};
-use crate::{JobError, Server};
 
 /// How long is waited for an answer whose lack is no news.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -42,6 +40,7 @@ pub(crate) struct Control {
     place: Arc<Place>,
     /// By rank.
     members: Vec<Member>,
+    job_id: String,
 }
 
 #[derive(Debug)]
@@ -75,7 +74,8 @@ impl Control {
                     Ok(watch) => watch,
                     Err(error) => return drop(joined.send(Err(error))),
                 };
-                if joined.send(Ok((watch.members.clone(), watch.client.clone()))).is_ok() {
+                let known = (watch.members.clone(), watch.job_id.clone(), watch.client.clone());
+                if joined.send(Ok(known)).is_ok() {
                     watch.run(orders).await;
                 }
             });
@@ -83,12 +83,16 @@ impl Control {
         let thread =
             thread::Builder::new().name("kiln-job".to_owned()).spawn(body).map_err(JobError::Thread)?;
         let gone = |_| JobError::Refused { reason: "the thread that joins the job has ended".to_owned() };
-        let (members, client) = join.recv().map_err(gone)??;
-        Ok(Self { handle, client, commands, thread: Mutex::new(Some(thread)), rank, place, members })
+        let (members, job_id, client) = join.recv().map_err(gone)??;
+        Ok(Self { handle, client, commands, thread: Mutex::new(Some(thread)), rank, place, members, job_id })
     }
 
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    pub(crate) fn job_id(&self) -> &str {
+        &self.job_id
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -128,7 +132,7 @@ impl Control {
     /// Tells all that this rank has failed, and ends the process. `line` is what this one says of it: before the others
     /// hear of it, whose end may be that of this process, too.
     pub(crate) fn fail(&self, what: &str, line: &str) -> ! {
-        say(line);
+        log(line);
         // That nobody answers is what the others will find out by themselves.
         let status = self.report(what).map_or(EXIT_FAILED, |fault| status_of(&fault));
         end(status, None)
@@ -161,17 +165,6 @@ fn status_of(fault: &Fault) -> u8 {
     }
 }
 
-/// Why a process is not taken in.
-fn refusal(status: &tonic::Status) -> JobError {
-    let reason = status.message().to_owned();
-    match status.code() {
-        Code::FailedPrecondition | Code::Unauthenticated | Code::InvalidArgument => {
-            JobError::Refused { reason }
-        }
-        _ => JobError::Lost { reason },
-    }
-}
-
 fn said_by(status: tonic::Status) -> String {
     status.message().to_owned()
 }
@@ -184,6 +177,7 @@ struct Watch {
     place: Arc<Place>,
     rank: usize,
     members: Vec<Member>,
+    job_id: String,
     timing: Timing,
 }
 
@@ -191,29 +185,16 @@ impl Watch {
     async fn join(start: Start) -> Result<Self, JobError> {
         let Start { join, listener, door, timing, place } = start;
         if let Some(listener) = listener {
-            let address = door.address.clone();
-            let failed = |source| JobError::Listen { address, source };
-            let listener = TcpListener::from_std(listener).map_err(failed)?;
-            let server = Server::new(join.world_size as usize, timing);
-            tokio::spawn(server.clone().watch());
-            let router = serve(&door, server)?;
-            // Small messages go at once; the server's own setting is not for sockets that it is given.
-            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-            tokio::spawn(router.serve_with_incoming(incoming));
+            serve_job(listener, &door, &join, timing)?;
         }
-        let (mut client, rank) = (connect(&door, timing.join).await?, join.rank as usize);
-        let (say, said) = mpsc::channel(16);
-        let hello = Said { what: Some(said::What::Join(join)) };
+        let rank = join.rank as usize;
+        let Attended { client, say, mut told } = attend(&door, &join, timing).await?;
         let lost = |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", door.address) };
-        say.send(hello).await.map_err(|_| lost("the connection has closed"))?;
-        // Once this process has joined it is told twice a second that rank 0 is alive.
         let silent = |_| lost(&format!("it has been silent for {:?}", timing.deadline));
-        let attended = timeout(timing.deadline, client.attend(ReceiverStream::new(said))).await;
-        let mut told = attended.map_err(silent)?.map_err(|status| refusal(&status))?.into_inner();
-        let members = loop {
+        let Members { members, job } = loop {
             let news = timeout(timing.deadline, told.message()).await.map_err(silent)?;
             match news.map(|told| told.and_then(|told| told.what)) {
-                Ok(Some(told::What::Members(Members { members }))) => break members,
+                Ok(Some(told::What::Members(members))) => break members,
                 Ok(Some(told::What::Alive(_))) => {}
                 Ok(Some(told::What::Fault(fault))) => {
                     let reason = fault.what.clone();
@@ -227,7 +208,7 @@ impl Watch {
                 }
             }
         };
-        Ok(Self { client, say, told, place, rank, members, timing })
+        Ok(Self { client, say, told, place, rank, members, job_id: job, timing })
     }
 
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Command>) {

@@ -5,18 +5,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use kiln_rpc::log;
+
 /// Exit status of a process whose peer is lost, or that was told to stop and has left a checkpoint: start the
 /// same again (`EX_TEMPFAIL` of BSD's `sysexits.h`).
 pub const EXIT_RETRY: u8 = 75;
 
 /// Exit status of a process whose job has failed: an error or a panic of some rank (`EX_SOFTWARE`).
 pub const EXIT_FAILED: u8 = 70;
-
-/// Prints a line on standard error: in one piece, so that lines of several ranks do not mix.
-pub(crate) fn say(line: &str) {
-    // That nobody reads it is no reason to stay.
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
-}
 
 /// Ends the process at once, whatever its threads wait for: without destructors, of which MPI's would wait for
 /// the other ranks.
@@ -25,7 +21,7 @@ pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
     // A thread may hold the lock of an output that nobody reads: what cannot be said at once is not said.
     let speak = move || {
         if let Some(line) = line {
-            say(&line);
+            log(&line);
         }
         let _ = io::stdout().flush();
         let _ = done.send(());

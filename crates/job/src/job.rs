@@ -10,8 +10,9 @@ use crate::alarm::Alarm;
 use crate::carrier::{Carrier, Meet};
 use crate::control::{Control, Start};
 use crate::group::{Context, ProcessGroup};
+use crate::machine::{self, host, machine_id};
 use crate::place::Place;
-use crate::proto::{Join, Member, Setting};
+use crate::proto::{Join, Setting};
 use crate::timing::Timing;
 use crate::{JobError, Launch, Tls};
 
@@ -99,6 +100,8 @@ impl Job {
             pid: u64::from(std::process::id()),
             version: config.version.clone(),
             settings: config.settings.iter().cloned().map(|(name, value)| Setting { name, value }).collect(),
+            job: launch.job_id.clone().unwrap_or_default(),
+            machine: machine_id(),
         };
         let start = Start { join, listener, door, timing, place: Arc::clone(&place) };
         let control = Arc::new(Control::start(start)?);
@@ -119,9 +122,13 @@ impl Job {
     /// The ranks on this machine, in order: those of the job's communicator that
     /// [`subgroup`](Communicator::subgroup) makes a group of this machine of.
     pub fn local_ranks(&self) -> Vec<usize> {
-        let members = self.control.members();
-        let own = &members[self.context.topology.rank].host;
-        (0..members.len()).filter(|rank| members[*rank].host == *own).collect()
+        machine::ranks_beside(self.control.members(), self.context.topology.rank)
+    }
+
+    /// Identifies this attempt at the job on all its ranks: the launcher's id (`SLURM_JOB_ID.STEP`, torchrun's run with the
+    /// number of restarts), or one that rank 0 has drawn.
+    pub fn id(&self) -> &str {
+        self.control.job_id()
     }
 
     /// The address by which this machine reaches rank 0: for what this process serves to the others.
@@ -228,17 +235,9 @@ impl fmt::Debug for JobConfig {
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { launch, engine, .. } = self;
-        let mut machines: Vec<(&str, usize)> = Vec::new();
-        for Member { host, .. } in self.control.members() {
-            match machines.iter_mut().find(|(other, _)| other == host) {
-                Some((_, n_ranks)) => *n_ranks += 1,
-                None => machines.push((host, 1)),
-            }
-        }
-        let machines: Vec<String> =
-            machines.iter().map(|(host, n_ranks)| format!("{n_ranks} on {host}")).collect();
+        let machines = machine::list(self.control.members());
         let (n_ranks, source) = (launch.world_size, launch.source);
-        write!(f, "{n_ranks} ranks by {source}, {}; engine {engine}", machines.join(", "))
+        write!(f, "{n_ranks} ranks by {source}, {machines}; engine {engine}")
     }
 }
 
@@ -257,11 +256,6 @@ impl fmt::Debug for Job {
 fn n_cores() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     Some(text.lines().filter(|line| line.starts_with("processor")).count())
-}
-
-/// What this machine is called.
-pub(crate) fn host() -> String {
-    gethostname::gethostname().to_string_lossy().into_owned()
 }
 
 /// Ends the job when any thread of this process panics, as a rank that has lost a thread may never come to the

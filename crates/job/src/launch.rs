@@ -1,7 +1,8 @@
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::num::NonZeroU16;
-use std::str::FromStr;
+
+use crate::Master;
+use crate::master::{first_host, is_host};
 
 /// Which process of a job this is, and how it finds the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,16 +18,13 @@ pub struct Launch {
     /// Where the first process serves the others; `None` where the launcher does not say and MPI
     /// must carry it.
     pub master: Option<Master>,
+    /// Identifies this attempt at the job, the same for all its processes and another one after a restart; `None` where
+    /// the launcher has no name for it.
+    pub job_id: Option<String>,
 }
 
-/// Where the first process of a job serves the others, written `HOST:PORT` or `[V6]:PORT`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Master {
-    /// Its name or address, an IPv6 one without brackets.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-}
+/// The most processes of a job: more are a typing error.
+pub const MAX_WORLD_SIZE: usize = 1 << 16;
 
 /// What says which process of a job this is, in the order of who is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +82,9 @@ pub enum LaunchError {
         /// What it must fit into.
         second: String,
     },
+    /// More processes than [`MAX_WORLD_SIZE`], as `NAME=value`.
+    #[error("{0} is too many processes: expected at most {MAX_WORLD_SIZE}; correct it")]
+    TooManyRanks(String),
     /// Two launchers that say different things.
     #[error(
         "{first}, but {second}: two launchers contradict each other; unset one of them with all that its \
@@ -147,6 +148,9 @@ impl Launch {
         let Some(source) = said.source()? else { return Ok(None) };
         let [rank_name, world_name, local_name] = source.numbers();
         let world_size = said.number(source, world_name)?;
+        if MAX_WORLD_SIZE < world_size {
+            return Err(LaunchError::TooManyRanks(said.setting(world_name)));
+        }
         if source == Source::Slurm && world_size == 1 {
             return Ok(None);
         }
@@ -169,7 +173,8 @@ impl Launch {
             return Err(LaunchError::Misfit { first: said.setting(first), second: said.setting(second) });
         }
         said.agree(source)?;
-        Ok(Some(Self { source, rank, world_size, local_rank, master: said.master(source)? }))
+        let (master, job_id) = (said.master(source)?, said.job_id(source));
+        Ok(Some(Self { source, rank, world_size, local_rank, master, job_id }))
     }
 }
 
@@ -281,6 +286,22 @@ impl Said<'_> {
         Ok(Master { host, port: 29_400 + (job_id % 1000) as u16 })
     }
 
+    /// What tells this attempt at the job from others: torchrun counts restarts, Slurm those of a job that it requeued.
+    fn job_id(&self, source: Source) -> Option<String> {
+        let (id, restarts) = match source {
+            Source::Flags | Source::OpenMpi => return None,
+            Source::Torchrun => (self.get("TORCHELASTIC_RUN_ID")?, "TORCHELASTIC_RESTART_COUNT"),
+            Source::Pmix | Source::Slurm => {
+                let step = STEP_IDS.iter().find_map(|name| self.get(name))?;
+                (format!("{}.{step}", self.get("SLURM_JOB_ID")?), "SLURM_RESTART_COUNT")
+            }
+        };
+        Some(match self.get(restarts) {
+            Some(n_restarts) => format!("{id}, restart {n_restarts}"),
+            None => id,
+        })
+    }
+
     /// The name of the list of hosts: a step may have fewer than its job.
     fn nodes_name(&self) -> &'static str {
         let step_nodes = "SLURM_STEP_NODELIST";
@@ -332,52 +353,6 @@ impl Said<'_> {
     }
 }
 
-/// The first host of Slurm's compact list: `vnode1` of `vnode[1-2,5],login`. Each pair of brackets holds
-/// numbers and ranges of them, zeros in front kept.
-fn first_host(list: &str) -> Option<String> {
-    let mut host = String::new();
-    let mut rest = list;
-    loop {
-        let end = rest.find(['[', ',']).unwrap_or(rest.len());
-        host += &rest[..end];
-        if !rest[end..].starts_with('[') {
-            break;
-        }
-        let (numbers, behind) = rest[end + 1..].split_once(']')?;
-        host += numbers.split([',', '-']).next().filter(|first| first.parse::<u64>().is_ok())?;
-        rest = behind;
-    }
-    is_host(&host).then_some(host)
-}
-
-fn is_host(text: &str) -> bool {
-    let is_name = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-._".contains(c));
-    is_name || text.parse::<Ipv6Addr>().is_ok()
-}
-
-impl FromStr for Master {
-    type Err = LaunchError;
-
-    fn from_str(text: &str) -> Result<Self, LaunchError> {
-        let read = || {
-            let (host, port) = text.rsplit_once(':')?;
-            let port = port.parse::<NonZeroU16>().ok()?.get();
-            let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-            let host = inside.unwrap_or(host).to_owned();
-            // Without brackets, the last part of an IPv6 address could be taken for the port.
-            (is_host(&host) && host.contains(':') == inside.is_some()).then_some(Self { host, port })
-        };
-        read().ok_or_else(|| LaunchError::BadMaster(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Master {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
-    }
-}
-
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -392,7 +367,7 @@ impl fmt::Display for Source {
 
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, rank, world_size, local_rank, master } = self;
+        let Self { source, rank, world_size, local_rank, master, .. } = self;
         write!(f, "rank {rank} of {world_size}, local rank {local_rank}, by {source}")?;
         master.as_ref().map_or(Ok(()), |master| write!(f, ", master {master}"))
     }

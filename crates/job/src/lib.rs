@@ -24,13 +24,17 @@ mod error;
 mod exit;
 mod group;
 mod job;
+mod joining;
 mod launch;
+mod machine;
+mod master;
 #[cfg(feature = "mpi")]
 mod mpi;
 #[cfg(feature = "nccl")]
 mod nccl;
 mod place;
 mod proto;
+mod seats;
 mod server;
 mod store;
 mod timing;
@@ -39,7 +43,8 @@ pub use error::JobError;
 pub use exit::{EXIT_FAILED, EXIT_RETRY};
 pub use job::{EngineKind, Job, JobConfig};
 pub use kiln_rpc::Tls;
-pub use launch::{Launch, LaunchError, LaunchFlags, Master, Source};
+pub use launch::{Launch, LaunchError, LaunchFlags, MAX_WORLD_SIZE, Source};
+pub use master::Master;
 
 use server::Server;
 

@@ -1,19 +1,18 @@
-use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use kiln_rpc::{Admission, Throttle, log};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::exit::say;
 use crate::place::Seconds;
 use crate::proto::{
-    Doing, Entry, Fault, Join, Key, Member, Members, Nothing, Parcels, Rendezvous, Row, Said, Table, Told,
-    fault, said, told,
+    Entry, Fault, Join, Key, Nothing, Parcels, Rendezvous, Row, Said, Table, Told, fault, said, told,
 };
+use crate::seats::{Exchange, JobId, Refusal, Seat, State, member, ranks};
 use crate::timing::{BEAT, Clock, Timing};
 
 /// Where the processes of a job meet: in the first of them.
@@ -27,45 +26,20 @@ pub(crate) struct Server {
     changed: watch::Sender<()>,
     /// Values and parcels come.
     brought: watch::Sender<()>,
+    /// Processes that were refused while the job goes on.
+    refused: Arc<Throttle>,
     timing: Timing,
 }
 
-#[derive(Debug)]
-struct State {
-    /// By rank.
-    seats: Vec<Option<Seat>>,
-    /// Why the job is over. Set once.
-    fault: Option<Fault>,
-    values: HashMap<String, Vec<u8>>,
-    /// By group and number.
-    exchanges: BTreeMap<(String, u64), Exchange>,
-}
-
-/// A process that has joined.
-#[derive(Debug)]
-struct Seat {
-    join: Join,
-    doing: Option<Doing>,
-    heard: Instant,
-    has_left: bool,
-}
-
-/// What the members of a group have for each other.
-#[derive(Debug)]
-struct Exchange {
-    /// By rank of the group.
-    brought: Vec<Option<Vec<Vec<u8>>>>,
-    /// Members that have not been given their part.
-    n_due: usize,
-}
+/// How often it is logged that processes were refused.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 impl Server {
     /// For a job of so many processes.
-    pub(crate) fn new(world_size: usize, timing: Timing) -> Self {
-        let seats = (0..world_size).map(|_| None).collect();
-        let state = State { seats, fault: None, values: HashMap::new(), exchanges: BTreeMap::new() };
+    pub(crate) fn new(world_size: usize, job: JobId, timing: Timing) -> Self {
+        let state = Arc::new(Mutex::new(State::new(world_size, job)));
         let (changed, brought) = (watch::Sender::new(()), watch::Sender::new(()));
-        Self { state: Arc::new(Mutex::new(state)), changed, brought, timing }
+        Self { state, changed, brought, refused: Arc::new(Throttle::new(LOG_EVERY)), timing }
     }
 
     /// Says every 10 s who has not joined, until all have or the time for it is up; then looks for ranks that have
@@ -92,23 +66,21 @@ impl Server {
                 told = waited.as_secs() / 10;
                 drop(state);
                 let (waited, at_most) = (Seconds(waited), self.timing.join);
-                say(&format!("waiting for {} to join: {waited} of {at_most:?}", ranks(&missing)));
+                log(&format!("waiting for {} to join: {waited} of {at_most:?}", ranks(&missing)));
             }
         }
     }
 
-    /// Takes a process in; the error is for it alone, the fault that it is for all.
-    fn join(&self, join: Join) -> Result<usize, Box<Status>> {
-        let mut state = self.lock();
-        let (rank, world_size) = (join.rank as usize, state.seats.len());
-        if let Some(reason) = state.contradiction(&join) {
-            if rank < world_size {
-                // A process that comes late was started in the place of one that is lost, as it will turn out.
-                let is_complete = state.missing().is_empty();
-                let kind = if is_complete { fault::Kind::Lost } else { fault::Kind::Failed };
-                self.end(state, rank, kind, reason.clone());
-            }
-            return Err(Box::new(Status::failed_precondition(reason)));
+    /// Takes a process in; the error is for it alone, the fault that it may be for all.
+    async fn join(&self, join: Join) -> Result<usize, Status> {
+        let refusal = self.lock().refusal(&join, Instant::now());
+        if let Some(Refusal::Replacement(_)) = refusal {
+            // Where this process was stopped, what the silent rank has sent is still to be read.
+            tokio::time::sleep(2 * BEAT).await;
+        }
+        let (mut state, rank) = (self.lock(), join.rank as usize);
+        if let Some(refusal) = state.refusal(&join, Instant::now()) {
+            return Err(self.refuse(state, rank, refusal));
         }
         state.seats[rank] = Some(Seat { join, doing: None, heard: Instant::now(), has_left: false });
         if state.missing().is_empty() {
@@ -118,6 +90,31 @@ impl Server {
         drop(state);
         self.changed.send_replace(());
         Ok(rank)
+    }
+
+    /// Ends the job where the refusal is a reason to; returns what the process is told.
+    fn refuse(&self, state: MutexGuard<'_, State>, rank: usize, refusal: Refusal) -> Status {
+        let log_once = |reason: &String| {
+            self.refused.event(|n| format!("refused a process, the job goes on ({n} so far): {reason}"));
+        };
+        match refusal {
+            Refusal::Newcomer(reason) => {
+                log_once(&reason);
+                Status::already_exists(reason)
+            }
+            Refusal::OtherAttempt(reason) => {
+                log_once(&reason);
+                Status::aborted(reason)
+            }
+            Refusal::Replacement(reason) => {
+                self.end(state, rank, fault::Kind::Lost, reason.clone());
+                Status::unavailable(reason)
+            }
+            Refusal::Misfit(reason) => {
+                self.end(state, rank, fault::Kind::Failed, reason.clone());
+                Status::failed_precondition(reason)
+            }
+        }
     }
 
     /// Hears what a process says until it has left or its connection is gone.
@@ -195,98 +192,6 @@ impl Server {
     }
 }
 
-impl State {
-    fn missing(&self) -> Vec<usize> {
-        (0..self.seats.len()).filter(|rank| self.seats[*rank].is_none()).collect()
-    }
-
-    /// What is wrong with a process that wants to join.
-    fn contradiction(&self, join: &Join) -> Option<String> {
-        let (rank, world_size, who) = (join.rank as usize, self.seats.len(), name_of(join));
-        if join.world_size as usize != world_size || world_size <= rank {
-            let of = join.world_size;
-            return Some(format!("{who} says it is one of {of}, rank 0 says {world_size}: start all alike"));
-        }
-        if let Some(seat) = &self.seats[rank] {
-            let other = name_of(&seat.join);
-            return Some(format!("two processes say they are rank {rank}: {other} and {who}"));
-        }
-        let first = &self.seats.iter().flatten().next()?.join;
-        let other = name_of(first);
-        if join.version != first.version {
-            let (own, others) = (&join.version, &first.version);
-            return Some(format!(
-                "{who} runs version {own} of the program, {other} version {others}: start the same"
-            ));
-        }
-        let of = |join: &Join| -> BTreeMap<String, String> {
-            join.settings.iter().map(|setting| (setting.name.clone(), setting.value.clone())).collect()
-        };
-        let (own, others) = (of(join), of(first));
-        let name = own.keys().chain(others.keys()).find(|name| own.get(*name) != others.get(*name))?;
-        let text = |settings: &BTreeMap<String, String>| {
-            settings.get(name).map_or("not set", String::as_str).to_owned()
-        };
-        let (own, others) = (text(&own), text(&others));
-        Some(format!("{name} is {own} for {who} and {others} for {other}: start all processes alike"))
-    }
-
-    /// What a process that has joined is to be told next.
-    fn news(&self, knows_members: &mut bool) -> told::What {
-        if let Some(fault) = &self.fault {
-            return told::What::Fault(fault.clone());
-        }
-        let seats = || self.seats.iter().flatten();
-        if !self.missing().is_empty() {
-            return told::What::Alive(Nothing {});
-        }
-        if !*knows_members {
-            *knows_members = true;
-            return told::What::Members(Members {
-                members: seats().map(|seat| member(&seat.join)).collect(),
-            });
-        }
-        match seats().all(|seat| seat.has_left) {
-            true => told::What::Farewell(Nothing {}),
-            false => told::What::Alive(Nothing {}),
-        }
-    }
-
-    /// The first rank that has said nothing for longer than the deadline.
-    fn silent(&self, now: Instant, deadline: Duration) -> Option<usize> {
-        let is_silent = |seat: &Seat| !seat.has_left && deadline < now.saturating_duration_since(seat.heard);
-        self.seats.iter().position(|seat| seat.as_ref().is_some_and(is_silent))
-    }
-
-    /// What there is to say of a rank that is lost.
-    fn lost(&self, rank: usize, now: Instant, what: &str) -> String {
-        let Some(seat) = &self.seats[rank] else { return format!("rank {rank} {what}") };
-        let (who, ago) = (name_of(&seat.join), Seconds(now.saturating_duration_since(seat.heard)));
-        match &seat.doing {
-            Some(doing) => format!("{who} {what}; last seen {ago} ago {doing}"),
-            None => format!("{who} {what}; last seen {ago} ago when it joined"),
-        }
-    }
-
-    /// Gives a member what all have for it, once all have come.
-    fn take(&mut self, key: &(String, u64), member: usize) -> Option<Vec<Vec<u8>>> {
-        let exchange = self.exchanges.get_mut(key)?;
-        if exchange.brought.iter().any(Option::is_none) {
-            return None;
-        }
-        let part = |parcels: &mut Vec<Vec<u8>>| match parcels.len() {
-            1 => parcels[0].clone(),
-            _ => parcels.get_mut(member).map(std::mem::take).unwrap_or_default(),
-        };
-        let own = exchange.brought.iter_mut().flatten().map(part).collect();
-        exchange.n_due -= 1;
-        if exchange.n_due == 0 {
-            self.exchanges.remove(key);
-        }
-        Some(own)
-    }
-}
-
 #[tonic::async_trait]
 impl Rendezvous for Server {
     type AttendStream = Pin<Box<dyn Stream<Item = Result<Told, Status>> + Send>>;
@@ -295,11 +200,18 @@ impl Rendezvous for Server {
         &self,
         request: Request<Streaming<Said>>,
     ) -> Result<Response<Self::AttendStream>, Status> {
+        let admission = request.extensions().get::<Admission>().cloned();
         let mut said = request.into_inner();
-        let Some(Said { what: Some(said::What::Join(join)) }) = said.message().await? else {
-            return Err(Status::invalid_argument("a process joins before it says anything else"));
+        let rank = match said.message().await? {
+            Some(Said { what: Some(said::What::Join(join)) }) => self.join(join).await,
+            _ => Err(Status::invalid_argument("a process joins before it says anything else")),
         };
-        let rank = self.join(join).map_err(|status| *status)?;
+        match (&rank, admission) {
+            (Ok(_), Some(admission)) => admission.admit(),
+            (Err(_), Some(admission)) => admission.refuse(),
+            (_, None) => {}
+        }
+        let rank = rank?;
         let (tell, told) = mpsc::channel(4);
         tokio::spawn(self.clone().hear(rank, said));
         tokio::spawn(self.clone().tell(tell));
@@ -307,6 +219,7 @@ impl Rendezvous for Server {
     }
 
     async fn put(&self, request: Request<Entry>) -> Result<Response<Nothing>, Status> {
+        of_a_rank(&request)?;
         let Entry { key, value } = request.into_inner();
         self.lock().values.insert(key, value);
         self.brought.send_replace(());
@@ -314,12 +227,14 @@ impl Rendezvous for Server {
     }
 
     async fn get(&self, request: Request<Key>) -> Result<Response<Entry>, Status> {
+        of_a_rank(&request)?;
         let Key { key } = request.into_inner();
         let value = self.wait(|state| state.values.get(&key).cloned()).await?;
         Ok(Response::new(Entry { key, value }))
     }
 
     async fn exchange(&self, request: Request<Parcels>) -> Result<Response<Parcels>, Status> {
+        of_a_rank(&request)?;
         let Parcels { group, number, member, n_members, parcels } = request.into_inner();
         let (key, n_members, member_idx) = ((group, number), n_members as usize, member as usize);
         {
@@ -340,12 +255,14 @@ impl Rendezvous for Server {
     }
 
     async fn report(&self, request: Request<Fault>) -> Result<Response<Fault>, Status> {
+        of_a_rank(&request)?;
         let Fault { rank, kind, what } = request.into_inner();
         let kind = fault::Kind::try_from(kind).unwrap_or(fault::Kind::Failed);
         Ok(Response::new(self.end(self.lock(), rank as usize, kind, what)))
     }
 
-    async fn look(&self, _: Request<Nothing>) -> Result<Response<Table>, Status> {
+    async fn look(&self, request: Request<Nothing>) -> Result<Response<Table>, Status> {
+        of_a_rank(&request)?;
         let (now, state) = (Instant::now(), self.lock());
         let row = |seat: &Seat| Row {
             member: Some(member(&seat.join)),
@@ -356,15 +273,14 @@ impl Rendezvous for Server {
     }
 }
 
-fn member(join: &Join) -> Member {
-    Member { host: join.host.clone(), pid: join.pid }
-}
-
-fn name_of(join: &Join) -> String {
-    crate::name(join.rank as usize, &member(join))
-}
-
-fn ranks(ranks: &[usize]) -> String {
-    let list = ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    format!("{} {list}", if ranks.len() == 1 { "rank" } else { "ranks" })
+/// Refuses calls over connections by which no rank has joined: the token alone gives no say in the job.
+fn of_a_rank<T>(request: &Request<T>) -> Result<(), Status> {
+    let admission = request.extensions().get::<Admission>();
+    if admission.is_some_and(Admission::is_admitted) {
+        return Ok(());
+    }
+    if let Some(admission) = admission {
+        admission.refuse();
+    }
+    Err(Status::failed_precondition("a process joins before it does anything else"))
 }

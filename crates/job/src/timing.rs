@@ -3,6 +3,9 @@ use std::time::{Duration, Instant};
 /// How often a process says what it does, and the first one that it is alive.
 pub(crate) const BEAT: Duration = Duration::from_millis(500);
 
+/// A rank that was heard from within this time is alive: ten beats, as a loaded machine may delay some.
+pub(crate) const RECENT: Duration = Duration::from_secs(5);
+
 /// How long is waited for whom.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {

@@ -1,5 +1,7 @@
 //! How a process was started, read from what launchers set: the launch, one process, or what is wrong.
 
+mod attempts;
+
 use kiln_job::{Launch, LaunchError, LaunchFlags, Master};
 
 /// Reads `--flag=value` words as the command line, and all others as the environment.

@@ -46,6 +46,13 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
         }
         "steps" | "dropped" => meet(&mut *comm, u64::MAX),
         "some steps" => meet(&mut *comm, 120),
+        "files" => {
+            for _ in 0..4 {
+                meet(&mut *comm, 100)?;
+                std::fs::File::open("/dev/null").context("a checkpoint")?;
+            }
+            Ok(())
+        }
         "asleep" => {
             meet(&mut *comm, 7)?;
             comm.at_step(7);

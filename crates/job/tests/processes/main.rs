@@ -3,7 +3,9 @@
 
 mod bodies;
 mod certificates;
+mod duplicates;
 mod start;
+mod strangers;
 
 use std::time::Duration;
 
@@ -223,7 +225,7 @@ fn processes_that_were_started_differently_are_refused() {
 fn another_token_is_refused() {
     let mut job = Job::prepare(2, "value");
     job.spawn(0, &[("KILN_TEST_JOIN", "3")]);
-    job.spawn(1, &[("KILN_JOB_TOKEN", "another-word")]);
+    job.spawn(1, &[("KILN_JOB_TOKEN", "another-word-of-this-test")]);
     let ended = job.wait();
     ended.check_each(&[75, 70]);
     ended.expect("another token: all processes of a job have the same");

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -111,10 +112,25 @@ impl Job {
     /// Starts the process of a rank.
     pub(crate) fn spawn(&mut self, rank: usize, vars: &[(&str, &str)]) {
         let mut command = Command::new(std::env::current_exe().unwrap());
+        self.as_rank(&mut command, rank);
+        self.launch(command, vars);
+    }
+
+    fn as_rank(&self, command: &mut Command, rank: usize) {
         let (rank, world_size) = (rank.to_string(), self.n_ranks.to_string());
         command.env("RANK", &rank).env("LOCAL_RANK", &rank).env("WORLD_SIZE", world_size);
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", self.port.to_string());
         command.env("KILN_JOB_TOKEN", "a-word-of-this-test");
+    }
+
+    /// Starts the process of a rank that may open few files.
+    pub(crate) fn spawn_with_files(&mut self, rank: usize, n_files: usize, vars: &[(&str, &str)]) {
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg(format!("ulimit -n {n_files}; exec \"$0\" \"$@\""))
+            .arg(std::env::current_exe().unwrap());
+        self.as_rank(&mut command, rank);
         self.launch(command, vars);
     }
 
@@ -169,7 +185,34 @@ impl Job {
         self.struck = Some(Instant::now());
     }
 
-    fn wait_for(&mut self, text: &str) {
+    /// Where rank 0 listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// A connection to rank 0 without a word, once it listens.
+    pub(crate) fn stranger(&self) -> TcpStream {
+        let started = Instant::now();
+        loop {
+            match TcpStream::connect(self.address()) {
+                Ok(stream) => return stream,
+                Err(error) => assert!(started.elapsed() < DEADLINE, "rank 0 does not listen: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// How many files and connections a process that the test has started has open.
+    pub(crate) fn n_files(&self, process: usize) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.processes[process].id())).unwrap().count()
+    }
+
+    /// Waits until a process that the test has started has ended.
+    pub(crate) fn wait_for_process(&mut self, process: usize) -> ExitStatus {
+        self.processes[process].wait().unwrap()
+    }
+
+    pub(crate) fn wait_for(&mut self, text: &str) {
         let started = Instant::now();
         while !self.seen.iter().any(|line| line.contains(text)) {
             let rest = DEADLINE.saturating_sub(started.elapsed());
