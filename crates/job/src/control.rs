@@ -138,10 +138,21 @@ impl Control {
         end(status, None)
     }
 
+    /// The same for a failure that another attempt may not meet: all end as if this rank were lost.
+    pub(crate) fn retry(&self, what: &str, line: &str) -> ! {
+        say(line);
+        let status = self.report_as(fault::Kind::Lost, what).map_or(EXIT_RETRY, |fault| status_of(&fault));
+        end(status, None)
+    }
+
     /// Tells all that this rank has failed; why the job is over, which may be because another was lost before.
     pub(crate) fn report(&self, what: &str) -> Option<Fault> {
+        self.report_as(fault::Kind::Failed, what)
+    }
+
+    fn report_as(&self, kind: fault::Kind, what: &str) -> Option<Fault> {
         let text = format!("{} {what} {}", self.name(), self.whereabouts());
-        let fault = Fault { rank: self.rank as u64, kind: fault::Kind::Failed.into(), what: text };
+        let fault = Fault { rank: self.rank as u64, kind: kind.into(), what: text };
         let (heard, hear) = std_mpsc::channel();
         self.commands.send(Command::Fail(fault, heard)).ok()?;
         hear.recv_timeout(MOMENT).ok()

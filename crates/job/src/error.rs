@@ -1,5 +1,7 @@
 use std::io;
 
+use kiln_dist::{BoxError, Failure, RankError};
+
 use crate::{EXIT_FAILED, EXIT_RETRY};
 
 /// Why a process could not become a rank of its job.
@@ -103,5 +105,18 @@ impl JobError {
             Self::Lost { .. } | Self::Rpc(kiln_rpc::Error::NoAnswer { .. }) => EXIT_RETRY,
             _ => EXIT_FAILED,
         }
+    }
+}
+
+/// An error of a rank's body that another attempt may not meet, for example that of a full disk: a rank that returns it,
+/// itself in the box and not in another error, ends the processes of its job with [`EXIT_RETRY`].
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct TransientError(pub BoxError);
+
+impl TransientError {
+    /// Whether a rank returned one, and its end is the reason for that of the others.
+    pub fn is_cause_of(error: &RankError) -> bool {
+        matches!(error, RankError::Rank { failure: Failure::Failed(error), .. } if error.is::<Self>())
     }
 }

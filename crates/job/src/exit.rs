@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kiln_rpc::log;
 
-/// Exit status of a process whose peer is lost, or that was told to stop and has left a checkpoint: start the
-/// same again (`EX_TEMPFAIL` of BSD's `sysexits.h`).
+/// Exit status of a process whose peer is lost, that was told to stop and has left a checkpoint, or whose rank has met
+/// with a [`TransientError`](crate::TransientError): start the same again (`EX_TEMPFAIL` of BSD's `sysexits.h`).
 pub const EXIT_RETRY: u8 = 75;
 
 /// Exit status of a process whose job has failed: an error or a panic of some rank (`EX_SOFTWARE`).

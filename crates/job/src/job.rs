@@ -14,7 +14,7 @@ use crate::machine::{self, host, machine_id};
 use crate::place::Place;
 use crate::proto::{Join, Setting};
 use crate::timing::Timing;
-use crate::{JobError, Launch, Tls};
+use crate::{JobError, Launch, Tls, TransientError};
 
 /// How long processes that are done wait for those that are not: a day. One that is lost is noticed.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
@@ -63,7 +63,7 @@ pub struct JobConfig {
 ///
 /// From [`Job::join`] on, this process ends with its job, whatever its threads do: with status
 /// [`EXIT_FAILED`](crate::EXIT_FAILED) when a rank has failed or panicked (any panic in any thread counts), with
-/// [`EXIT_RETRY`](crate::EXIT_RETRY) when one is lost. Standard error then says which rank it was, on which machine,
+/// [`EXIT_RETRY`](crate::EXIT_RETRY) when one is lost, or failed with a [`TransientError`]. Standard error then says which rank it was, on which machine,
 /// and what it was doing.
 pub struct Job {
     control: Arc<Control>,
@@ -183,6 +183,7 @@ impl Job {
         let result = match outcome.map(|mut results| results.pop()) {
             Ok(Some(result)) => result,
             Ok(None) => self.fail("it gave no result"),
+            Err(error) if TransientError::is_cause_of(&error) => self.retry(&chain(&error)),
             Err(error) => self.fail(&chain(&error)),
         };
         drop(comm);
@@ -201,8 +202,16 @@ impl Job {
     }
 
     fn fail(&self, why: &str) -> ! {
-        let line = format!("Error: {} failed {}: {why}", self.control.name(), self.control.whereabouts());
-        self.control.fail("failed", &line)
+        self.control.fail("failed", &self.failure(why))
+    }
+
+    /// Fails for a reason that another attempt may not meet.
+    fn retry(&self, why: &str) -> ! {
+        self.control.retry("failed", &self.failure(why))
+    }
+
+    fn failure(&self, why: &str) -> String {
+        format!("Error: {} failed {}: {why}", self.control.name(), self.control.whereabouts())
     }
 }
 

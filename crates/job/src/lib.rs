@@ -39,7 +39,7 @@ mod server;
 mod store;
 mod timing;
 
-pub use error::JobError;
+pub use error::{JobError, TransientError};
 pub use exit::{EXIT_FAILED, EXIT_RETRY};
 pub use job::{EngineKind, Job, JobConfig};
 pub use kiln_rpc::Tls;

@@ -22,7 +22,7 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
             comm.at_step(3);
             Ok(comm.all_reduce_sum(Reduce::F32(&mut vec![1.0; if rank == 1 { 6 } else { 5 }]))?)
         }
-        "panic" | "panic in a thread" | "failure" => {
+        "panic" | "panic in a thread" | "failure" | "transient failure" => {
             meet(&mut *comm, 3)?;
             comm.at_step(3);
             comm.at_phase("forward");
@@ -32,7 +32,7 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
                     let _ = std::thread::spawn(|| panic!("the lights went out")).join();
                     std::thread::sleep(Duration::from_secs(60));
                 }
-                ("failure", 2) => {
+                ("failure" | "transient failure", 2) => {
                     comm.at_phase("backward");
                     Err::<(), _>(std::io::Error::other("no space left")).context("the disk is full")?;
                 }

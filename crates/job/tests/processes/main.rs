@@ -114,6 +114,17 @@ fn an_error_ends_the_job() {
     }
 }
 
+/// All processes of the job exit with the status that has them started again, the failing one too.
+#[test]
+fn a_transient_error_ends_the_job_with_75() {
+    for engine in engines() {
+        let ended = Job::start(engine, 3, "transient failure", &[]).wait();
+        ended.check_all(75);
+        ended.expect_process("failed in backward of step 3", 2);
+        ended.expect("the disk is full: no space left");
+    }
+}
+
 /// A rank whose body returns while others go on.
 #[test]
 fn a_rank_that_returns_early_ends_the_job() {

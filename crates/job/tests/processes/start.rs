@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use kiln_job::{EngineKind, JobConfig, Launch, LaunchFlags};
+use kiln_job::{EngineKind, JobConfig, Launch, LaunchFlags, TransientError};
 use kiln_testkit::free_port;
 
 use crate::certificates;
@@ -392,6 +392,11 @@ pub(crate) fn run_body() {
         let value = String::from_utf8(job.get(&format!("from {other}")).unwrap()).unwrap();
         println!("rank {} got from {value}", launch.rank);
     }
-    job.run(|comm| Ok(crate::bodies::run(&body, comm)?));
+    job.run(|comm| {
+        crate::bodies::run(&body, comm).map_err(|error| match body.as_str() {
+            "transient failure" => TransientError(error.into()).into(),
+            _ => error.into(),
+        })
+    });
     std::process::exit(0)
 }
