@@ -51,12 +51,12 @@ impl KeepArgs {
         trainer: &mut Trainer<T>,
     ) -> anyhow::Result<Run> {
         let identity = identity(settings, run, data_hash);
-        let started = Run::start(trainer, || self.folder(settings), identity)?;
+        let mut started = Run::start(trainer, || self.folder(settings), identity)?;
         let n_done = started.n_epochs();
         ensure!(n_done <= n_epochs, "--epochs {n_epochs}: the run has done {n_done}, give at least as many");
-        let Some(folder) = started.folder() else { return Ok(started) };
-        folder.write_config(&settings.flags)?;
-        if let Some(Resumed { epoch, step, n_ranks, damage }) = started.resumed() {
+        started.write_config(&settings.flags)?;
+        let resumed = started.resumed().filter(|_| trainer.is_first());
+        if let Some(Resumed { epoch, step, n_ranks, damage }) = resumed {
             if let Some(damage) = damage {
                 say(format_args!("note: {damage}: going on from the checkpoint before it"));
             }

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 #[cfg(feature = "nccl")]
 use kiln_dist::Topology;
 use kiln_dist::{BoxError, Communicator, Ranks};
-use kiln_job::{EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Tls};
+use kiln_job::{EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Tls, TransientError};
 #[cfg(feature = "nccl")]
 use kiln_kernels::NcclSum;
 
@@ -166,11 +166,9 @@ impl Crew {
         };
         let job = match Job::join(launch, &config) {
             Ok(job) => job,
-            // Which status it is says whether to start the same again.
             Err(error) => {
                 let status = error.status();
-                eprintln!("Error: {:#}", anyhow::Error::from(error));
-                std::process::exit(i32::from(status))
+                exit(error.into(), status)
             }
         };
         say(&job);
@@ -189,19 +187,39 @@ impl Crew {
         }
     }
 
-    /// Runs the body on each rank of this process, and returns their results. A process whose job fails ends here.
+    /// Runs the body on each rank of this process, and returns their results. A process whose job fails ends here, as one
+    /// does whose threads fail for a transient reason ([`kiln_train::Error::is_transient`]): with status 75.
     ///
     /// # Errors
     /// The error of the first thread to fail.
     pub fn run<R: Send>(
         self,
-        body: impl Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync,
+        body: impl Fn(Box<dyn Communicator>) -> anyhow::Result<R> + Sync,
     ) -> anyhow::Result<Vec<R>> {
+        let body = |comm| {
+            body(comm).map_err(|error| -> BoxError {
+                if is_transient(&error) { TransientError(error.into()).into() } else { error.into() }
+            })
+        };
         match self {
-            Self::Threads(ranks) => Ok(ranks.run(body)?),
+            Self::Threads(ranks) => match ranks.run(body) {
+                Err(error) if TransientError::is_cause_of(&error) => exit(error.into(), EXIT_RETRY),
+                outcome => Ok(outcome?),
+            },
             Self::Process(job) => Ok(vec![job.run(body)]),
         }
     }
+}
+
+/// Ends the process with a status that says whether to start the same again.
+fn exit(error: anyhow::Error, status: u8) -> ! {
+    eprintln!("Error: {error:#}");
+    std::process::exit(i32::from(status))
+}
+
+/// Whether another attempt may succeed, because a disk was full or the like.
+fn is_transient(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref()).any(kiln_train::Error::is_transient)
 }
 
 /// The NCCL communicators of the ranks of this process, each of which takes its own.

@@ -44,7 +44,7 @@ impl NodeProgram<'_> {
         let crew = Crew::meet(settings, run, data_hash)?;
         let endings = crew.run(|comm| {
             let device = run.device_of(comm.topology().local_rank);
-            Ok(self.rank(init(&device.clone().autodiff())?, device, comm)?)
+            self.rank(init(&device.clone().autodiff())?, device, comm)
         })?;
         self.placement.say_hits();
         Ok(Ending::status(&endings))

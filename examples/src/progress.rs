@@ -77,6 +77,11 @@ impl Observer for Progress {
         );
         self.bar.suspend(|| say(line));
     }
+
+    fn warning(&mut self, text: &str) {
+        // Standard output may be a file on the disk that is full.
+        self.bar.suspend(|| drop(writeln!(io::stderr(), "warning: {text}")));
+    }
 }
 
 /// Prints a line an epoch for each rank, with what else there is to say of it.

@@ -46,7 +46,7 @@ struct Header {
     wall_ns: u64,
     best: Option<BestHeader>,
     n_since_best: usize,
-    /// Bytes of `metrics.jsonl` that belong to the epochs before.
+    /// Bytes of `metrics.jsonl` that belong to the epochs before; an entry holds them, too, but in old checkpoints.
     metrics_bytes: u64,
     /// The optimizer's names of the parameters that learn, in the model's order.
     param_ids: Vec<u64>,
@@ -73,8 +73,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) n_ranks: usize,
     /// The best epoch's parameters, as they are written; nothing before the first epoch.
     pub(crate) best: &'a [u8],
-    /// Bytes of `metrics.jsonl`.
-    pub(crate) metrics_bytes: u64,
+    /// The rows of `metrics.jsonl`.
+    pub(crate) metrics: &'a [u8],
 }
 
 /// The bytes of a checkpoint of this trainer.
@@ -85,7 +85,12 @@ pub(crate) fn to_bytes<T: Task>(trainer: &Trainer<T>, around: &Surroundings<'_>)
     let mut ids = Ids(Vec::new());
     trainer.model.visit(&mut ids);
     let position = around.position;
-    let entries = [("model", &model[..]), ("optimizer", &optimizer), ("best", around.best)];
+    let entries = [
+        ("model", &model[..]),
+        ("optimizer", &optimizer),
+        ("best", around.best),
+        ("metrics", around.metrics),
+    ];
     let header = Header {
         version: VERSION,
         identity: around.identity.clone(),
@@ -97,7 +102,7 @@ pub(crate) fn to_bytes<T: Task>(trainer: &Trainer<T>, around: &Surroundings<'_>)
         wall_ns: u64::try_from(position.wall.as_nanos()).unwrap_or(u64::MAX),
         best: position.best.as_ref().map(|best| BestHeader { epoch: best.epoch, val: best.val.to_bits() }),
         n_since_best: position.n_since_best,
-        metrics_bytes: around.metrics_bytes,
+        metrics_bytes: around.metrics.len() as u64,
         param_ids: ids.0,
         hashes: entries.map(|(name, bytes)| (name.to_owned(), hash(bytes))).into(),
     };
@@ -113,7 +118,7 @@ pub(crate) enum Fault {
     Version(u32),
 }
 
-fn pack(header: String, entries: [(&str, &[u8]); 3]) -> std::result::Result<Vec<u8>, SafeTensorError> {
+fn pack(header: String, entries: [(&str, &[u8]); 4]) -> std::result::Result<Vec<u8>, SafeTensorError> {
     let mut views = Vec::with_capacity(entries.len());
     for (name, bytes) in entries {
         views.push((name, TensorView::new(Dtype::U8, vec![bytes.len()], bytes)?));
@@ -128,6 +133,17 @@ pub(crate) struct Checkpoint<'a> {
     model: &'a [u8],
     optimizer: &'a [u8],
     best: &'a [u8],
+    /// Missing in old checkpoints.
+    metrics: Option<&'a [u8]>,
+}
+
+/// The rows of `metrics.jsonl` of the epochs that a checkpoint knows of.
+#[derive(Debug)]
+pub(crate) enum MetricsRows {
+    /// They are in the checkpoint.
+    Stored(Vec<u8>),
+    /// So many bytes at the start of the file, of which a checkpoint of an older program holds no copy.
+    InFile(u64),
 }
 
 /// What a checkpoint gives the run that goes on from it.
@@ -135,8 +151,7 @@ pub(crate) struct Restored {
     pub(crate) position: Position,
     /// See [`Surroundings`].
     pub(crate) best: Vec<u8>,
-    /// See [`Surroundings`].
-    pub(crate) metrics_bytes: u64,
+    pub(crate) metrics: MetricsRows,
 }
 
 impl<'a> Checkpoint<'a> {
@@ -166,7 +181,9 @@ impl<'a> Checkpoint<'a> {
             Ok(data)
         };
         let (model, optimizer, best) = (entry("model")?, entry("optimizer")?, entry("best")?);
-        Ok(Self { model, optimizer, best, header })
+        let has_metrics = header.hashes.contains_key("metrics");
+        let metrics = if has_metrics { Some(entry("metrics")?) } else { None };
+        Ok(Self { model, optimizer, best, metrics, header })
     }
 
     /// Whose checkpoint it is.
@@ -184,7 +201,7 @@ impl<'a> Checkpoint<'a> {
     /// # Errors
     /// [`Error::Weights`] where they do not fit.
     pub(crate) fn restore<T: Task>(self, trainer: &mut Trainer<T>) -> Result<Restored> {
-        let Self { header, model, optimizer, best } = self;
+        let Self { header, model, optimizer, best, metrics } = self;
         load_weights(&mut trainer.model, model.to_vec())?;
         let mut ids = Ids(Vec::new());
         trainer.model.visit(&mut ids);
@@ -209,7 +226,11 @@ impl<'a> Checkpoint<'a> {
             }),
             n_since_best: header.n_since_best,
         };
-        Ok(Restored { position, best: best.to_vec(), metrics_bytes: header.metrics_bytes })
+        let metrics = match metrics {
+            Some(rows) => MetricsRows::Stored(rows.to_vec()),
+            None => MetricsRows::InFile(header.metrics_bytes),
+        };
+        Ok(Restored { position, best: best.to_vec(), metrics })
     }
 }
 

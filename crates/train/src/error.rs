@@ -1,4 +1,6 @@
+use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kiln_graph::NodeId;
 
@@ -46,6 +48,17 @@ pub enum Error {
         /// What it is.
         now: String,
     },
+    /// No checkpoint could be written for so long that too much training would be lost.
+    #[error(
+        "no checkpoint could be written for {} minutes: {last}; mend that (free space, raise the limit, check the file \
+         system), then resume the run", age.as_secs() / 60
+    )]
+    CheckpointOverdue {
+        /// The age of the last complete checkpoint, or the time since the run started or resumed.
+        age: Duration,
+        /// The last failure.
+        last: Box<Error>,
+    },
     /// A file of a run folder is not what was written.
     #[error("{path}: {reason}")]
     BadFile {
@@ -82,7 +95,7 @@ pub enum Error {
         /// The file or folder.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The run folder holds something already.
     #[error("{path} is not empty: name a new folder, so that no earlier result is overwritten")]
@@ -187,4 +200,59 @@ pub enum Error {
         /// What the drawing library said.
         reason: String,
     },
+}
+
+impl Error {
+    /// Whether another attempt at the same may succeed without a change to the program, its settings or its data: a file
+    /// could not be read or written because a disk or a quota is full, files or memory have run out, or a device or a
+    /// network file system has failed.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => is_transient(source),
+            Self::CheckpointOverdue { last, .. } => last.is_transient(),
+            _ => false,
+        }
+    }
+}
+
+/// Unix numbers of errors that have no kind: EIO, ENFILE and EMFILE.
+const TRANSIENT_CODES: [i32; 3] = [5, 23, 24];
+
+fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::StorageFull
+        | Kind::QuotaExceeded
+        | Kind::OutOfMemory
+        | Kind::ReadOnlyFilesystem
+        | Kind::ResourceBusy
+        | Kind::Interrupted
+        | Kind::WouldBlock
+        | Kind::TimedOut
+        | Kind::StaleNetworkFileHandle
+        | Kind::NetworkDown
+        | Kind::NetworkUnreachable
+        | Kind::HostUnreachable => true,
+        _ => cfg!(unix) && error.raw_os_error().is_some_and(|code| TRANSIENT_CODES.contains(&code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of Linux.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn tells_transient_errors_of_the_system_from_lasting_ones() {
+        let is_transient = |code| {
+            let source = io::Error::from_raw_os_error(code);
+            Error::Io { path: PathBuf::new(), source }.is_transient()
+        };
+        let (transient, lasting) =
+            ([5, 12, 16, 23, 24, 28, 30, 110, 116, 122], [1, 2, 13, 17, 20, 21, 22, 27, 36]);
+        assert_eq!(transient.map(is_transient), [true; 10]);
+        assert_eq!(lasting.map(is_transient), [false; 9]);
+        assert!(!Error::NoEpoch.is_transient());
+    }
 }

@@ -42,6 +42,9 @@ pub trait Observer {
 
     /// An epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool);
+
+    /// The run has a warning for its user ([`Run::take_warnings`]). Ignored where an observer has no use for it.
+    fn warning(&mut self, _text: &str) {}
 }
 
 /// Hears nothing.
@@ -64,6 +67,12 @@ impl<O: Observer> Observer for Option<O> {
             observer.epoch(epoch, train, val, is_best);
         }
     }
+
+    fn warning(&mut self, text: &str) {
+        if let Some(observer) = self {
+            observer.warning(text);
+        }
+    }
 }
 
 /// Two, in this order.
@@ -77,10 +86,16 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.epoch(epoch, train, val, is_best);
         self.1.epoch(epoch, train, val, is_best);
     }
+
+    fn warning(&mut self, text: &str) {
+        self.0.warning(text);
+        self.1.warning(text);
+    }
 }
 
 /// Trains from where the run is, validates after each epoch, and records both in the run, which keeps the
-/// best model. A meeting: every rank calls it, with its own share of the batches.
+/// best model. A meeting: every rank calls it, with its own share of the batches. A checkpoint that cannot be written for
+/// a while is a warning, but must be complete when this returns: see [`Run`].
 ///
 /// `validate` says what the trainer's model does on the validation split, by sampled neighbourhoods
 /// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or in a way of its own. Its counts must be
@@ -111,6 +126,7 @@ where
     if train.n_steps(Pass::Train { epoch: 0 }) == 0 {
         return Err(Error::EmptySplit { split: "training" });
     }
+    report_warnings(run, observer);
     let mut memory = PeakMemory::default();
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
@@ -120,13 +136,21 @@ where
         };
         let val = non_empty("validation", validate(trainer)?)?;
         let is_best = run.record(trainer, &trained, &val)?;
+        report_warnings(run, observer);
         memory.merge(trained.peak_memory);
         memory.look();
         observer.epoch(run.n_epochs(), &trained, &val, is_best);
     }
+    run.complete(trainer)?;
     let n_epochs = run.n_epochs();
     let stopped_early = n_epochs < config.n_epochs;
     Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory: memory.get() })
+}
+
+fn report_warnings(run: &mut Run, observer: &mut impl Observer) {
+    for warning in run.take_warnings() {
+        observer.warning(&warning);
+    }
 }
 
 fn check(config: &FitConfig) -> Result<()> {
@@ -161,7 +185,11 @@ where
         if is_due || trainer.is_stopping() {
             trainer.read_back(&mut so_far, |report| observer.step(report))?;
             run.advance(&so_far);
-            run.checkpoint(trainer)?;
+            match trainer.is_stopping() {
+                true => run.complete(trainer)?,
+                false => run.checkpoint(trainer)?,
+            }
+            report_warnings(run, observer);
         }
         if trainer.is_stopping() {
             return Ok(None);

@@ -1,20 +1,20 @@
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::checkpoint::MetricsRows;
 use crate::curves::Curves;
-use crate::{
-    ConfusionMatrix, Counts, EpochReport, EpochRow, Error, Prediction, ReportPage, Result, Summary, Timings,
+use crate::metrics_file::MetricsFile;
+use crate::whole_file::{
+    UNFINISHED, create_folder, sync_folder, sync_parents, write_unfinished, write_whole,
 };
+use crate::{ConfusionMatrix, Counts, EpochReport, Error, Prediction, ReportPage, Result, Summary};
 
 /// Where the last checkpoint stands in a run folder, and the one before it.
 const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.safetensors"];
-
-/// What a file is called until it is whole.
-const UNFINISHED: &str = ".unfinished";
 
 /// What a run writes at its end.
 const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv"];
@@ -34,33 +34,29 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 /// | `report.html` | all of it on one page |
 ///
 /// Every file but `metrics.jsonl`, which grows, is written under another name, brought to the disk and then
-/// renamed, so that what stands there is whole, whenever the process or the machine stops. The folder is
-/// locked as long as this lives, where the file system has locks.
+/// renamed, so that what stands there is whole, whenever the process or the machine stops. All but the results are held
+/// in memory, too, so that a file that could not be written is written later. The folder is locked as long as this
+/// lives, where the file system has locks.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// The lines of `metrics.jsonl`, and their bytes.
-    epochs: Vec<EpochRow>,
-    metrics_bytes: u64,
+    config: Vec<u8>,
+    metrics: MetricsFile,
     /// What stands in `best.safetensors`; nothing before the first epoch.
     best: Vec<u8>,
+    /// Files that are behind what is held here.
+    unwritten: BTreeSet<Held>,
     /// Holds the lock.
     _lock: File,
 }
 
-#[derive(Serialize)]
-struct EpochLine {
-    epoch: usize,
-    train_loss: f64,
-    train_accuracy: f64,
-    val_loss: f64,
-    val_accuracy: f64,
-    n_steps: usize,
-    seconds: f64,
-    seeds_per_second: f64,
-    stage_seconds: Timings,
-    peak_rss_anon_bytes: u64,
-    peak_rss_mapped_bytes: u64,
+/// A file whose contents are held in memory, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    Config,
+    Metrics,
+    Curves,
+    Best,
 }
 
 impl RunFolder {
@@ -97,9 +93,14 @@ impl RunFolder {
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Error::RunFolderInUse { path }),
             // Without locks in the file system, two runs in one folder are the user's to avoid.
-            Err(TryLockError::Error(_)) | Ok(()) => {
-                Ok(Self { path, epochs: Vec::new(), metrics_bytes: 0, best: Vec::new(), _lock: lock })
-            }
+            Err(TryLockError::Error(_)) | Ok(()) => Ok(Self {
+                metrics: MetricsFile::new(path.join("metrics.jsonl")),
+                path,
+                config: Vec::new(),
+                best: Vec::new(),
+                unwritten: BTreeSet::new(),
+                _lock: lock,
+            }),
         }
     }
 
@@ -116,7 +117,7 @@ impl RunFolder {
             // Making it is the test, so that two runs that start together get a folder each.
             match fs::create_dir(&path) {
                 Ok(()) => return Self::create(path),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(source) => return Err(Error::Io { path, source }),
             }
         }
@@ -135,12 +136,24 @@ impl RunFolder {
         self.write_json("config.json", config)
     }
 
+    /// Takes what `config.json` is to hold.
+    pub(crate) fn set_config(&mut self, config: &impl Serialize) -> Result<()> {
+        self.config = self.to_json("config.json", config)?;
+        self.unwritten.insert(Held::Config);
+        Ok(())
+    }
+
+    /// Whether there is a complete checkpoint, without which the folder must count as empty.
+    pub(crate) fn has_checkpoint(&self) -> bool {
+        CHECKPOINTS.iter().any(|name| self.path.join(name).is_file())
+    }
+
     /// The checkpoints that there are, the last one first, with their paths: their bytes, or why they cannot
     /// be read.
-    pub(crate) fn checkpoints(&self) -> Vec<(PathBuf, std::io::Result<Vec<u8>>)> {
+    pub(crate) fn checkpoints(&self) -> Vec<(PathBuf, io::Result<Vec<u8>>)> {
         let paths = CHECKPOINTS.map(|name| self.path.join(name));
         let read = paths.map(|path| (path.clone(), fs::read(path)));
-        let is_there = |bytes: &std::io::Result<Vec<u8>>| !matches!(bytes, Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+        let is_there = |bytes: &io::Result<Vec<u8>>| !matches!(bytes, Err(error) if error.kind() == io::ErrorKind::NotFound);
         read.into_iter().filter(|(_, bytes)| is_there(bytes)).collect()
     }
 
@@ -164,51 +177,44 @@ impl RunFolder {
         let [last, previous] = CHECKPOINTS.map(|name| self.path.join(name));
         let io = |source| Error::Io { path: last.clone(), source };
         let folder = self.path.join("last");
-        if !folder.is_dir() {
-            fs::create_dir(&folder).and_then(|()| sync_folder(&self.path)).map_err(io)?;
-        }
-        self.remove(&RESULTS)?;
+        create_folder(&folder, &self.path).map_err(io)?;
         let unfinished = write_unfinished(&last, bytes).map_err(io)?;
-        if last.is_file() {
-            fs::rename(&last, previous).map_err(io)?;
-        }
-        fs::rename(unfinished, &last).and_then(|()| sync_folder(&folder)).map_err(io)
+        let replace = || {
+            self.remove(&RESULTS)?;
+            if last.is_file() {
+                fs::rename(&last, previous).map_err(io)?;
+            }
+            fs::rename(&unfinished, &last).and_then(|()| sync_folder(&folder)).map_err(io)
+        };
+        replace().inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Takes the files back to where a checkpoint was made: the metrics to so many bytes of so many epochs, the
-    /// best epoch's parameters to these.
+    /// Takes what the files held when a checkpoint was made, to be written: the rows of the metrics, the best epoch's
+    /// parameters. Returns a warning where the file has other rows than the checkpoint.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Drawing`], [`Error::BadFile`] for other metrics than the run's.
-    pub(crate) fn restore(&mut self, n_epochs: usize, metrics_bytes: u64, best: Vec<u8>) -> Result<()> {
-        let path = self.path.join("metrics.jsonl");
-        let text = match fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            text => text.map_err(|source| Error::Io { path: path.clone(), source })?,
-        };
-        let bad = |reason| Error::BadFile { path: path.clone(), reason };
-        let Some(text) = usize::try_from(metrics_bytes).ok().and_then(|n_bytes| text.get(..n_bytes)) else {
-            return Err(bad(format!("it has {} bytes, the checkpoint knows of {metrics_bytes}", text.len())));
-        };
-        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let epochs: serde_json::Result<Vec<EpochRow>> = lines.map(serde_json::from_slice).collect();
-        let epochs = epochs.map_err(|error| bad(error.to_string()))?;
-        if epochs.len() != n_epochs {
-            return Err(bad(format!("it has {} epochs, the checkpoint knows of {n_epochs}", epochs.len())));
-        }
+    /// [`Error::Io`], and [`Error::BadFile`] for other metrics than the run's, where the checkpoint has no copy.
+    pub(crate) fn restore(
+        &mut self,
+        n_epochs: usize,
+        rows: MetricsRows,
+        best: Vec<u8>,
+    ) -> Result<Option<String>> {
         // Nothing is changed before all of it can be.
-        self.write("metrics.jsonl", text)?;
-        (self.epochs, self.metrics_bytes, self.best) = (epochs, metrics_bytes, best);
+        let warning = self.metrics.restore(n_epochs, rows)?;
+        self.best = best;
+        self.unwritten.insert(Held::Metrics);
         match self.best.is_empty() {
-            true => self.remove(&["best.safetensors", "curves.svg"]),
-            false => self.draw().and_then(|()| self.write_best()),
+            true => self.remove(&["best.safetensors", "curves.svg"])?,
+            false => self.unwritten.extend([Held::Curves, Held::Best]),
         }
+        Ok(warning)
     }
 
     fn remove(&self, names: &[&str]) -> Result<()> {
         for path in names.iter().map(|name| self.path.join(name)) {
             match fs::remove_file(&path) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::Io { path, source });
                 }
                 _ => {}
@@ -222,59 +228,57 @@ impl RunFolder {
     /// # Errors
     /// [`Error::Io`] or [`Error::Drawing`].
     pub fn record(&mut self, epoch: usize, train: &EpochReport, val: &Counts) -> Result<()> {
-        let seconds = train.wall.as_secs_f64();
-        let line = EpochLine {
-            epoch,
-            train_loss: train.counts.loss(),
-            train_accuracy: train.counts.accuracy(),
-            val_loss: val.loss(),
-            val_accuracy: val.accuracy(),
-            n_steps: train.n_steps,
-            seconds,
-            seeds_per_second: train.counts.total as f64 / seconds,
-            stage_seconds: train.timings,
-            peak_rss_anon_bytes: train.peak_memory.anon_bytes,
-            peak_rss_mapped_bytes: train.peak_memory.mapped_bytes,
-        };
-        let path = self.path.join("metrics.jsonl");
-        let mut append = || {
-            let line = serde_json::to_string(&line)? + "\n";
-            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-            file.write_all(line.as_bytes())?;
-            // The checkpoint that follows counts on these bytes.
-            file.sync_all()?;
-            self.metrics_bytes += line.len() as u64;
-            self.epochs.push(serde_json::from_str(&line)?);
-            Ok(())
-        };
-        append().map_err(|source| Error::Io { path: path.clone(), source })?;
-        self.draw()
+        self.add_epoch(epoch, train, val)?;
+        self.write_files()
+    }
+
+    /// Takes the row of an epoch, to be written by [`RunFolder::write_files`].
+    ///
+    /// # Errors
+    /// [`Error::BadFile`] for a row that could not be read back.
+    pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts) -> Result<()> {
+        self.metrics.push(epoch, train, val)?;
+        self.unwritten.extend([Held::Metrics, Held::Curves]);
+        Ok(())
+    }
+
+    /// Takes these bytes as the best epoch's parameters, for checkpoints. Their file is written after the checkpoint: so
+    /// the file is never ahead of it.
+    pub(crate) fn set_best(&mut self, bytes: Vec<u8>) {
+        self.best = bytes;
+        self.unwritten.insert(Held::Best);
+    }
+
+    /// Writes the files that are behind what is held here. Tries all of them; those that fail stay behind.
+    ///
+    /// # Errors
+    /// The first one's: [`Error::Io`] or [`Error::Drawing`].
+    pub(crate) fn write_files(&mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        for file in self.unwritten.clone() {
+            let written = match file {
+                Held::Config => self.write("config.json", &self.config),
+                Held::Metrics => self.metrics.write(),
+                Held::Curves => self.draw(),
+                Held::Best => self.write("best.safetensors", &self.best),
+            };
+            match written {
+                Ok(()) => {
+                    self.unwritten.remove(&file);
+                }
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
     }
 
     fn draw(&self) -> Result<()> {
-        if self.epochs.is_empty() {
-            return Ok(());
-        }
-        self.write("curves.svg", Curves::of(&self.epochs).to_svg()?.as_bytes())
+        self.write("curves.svg", Curves::of(self.metrics.epochs()).to_svg()?.as_bytes())
     }
 
-    /// Bytes of `metrics.jsonl`.
-    pub(crate) fn metrics_bytes(&self) -> u64 {
-        self.metrics_bytes
-    }
-
-    /// Takes these bytes as the best epoch's parameters, for checkpoints. Their file is written by
-    /// [`RunFolder::write_best`], which comes after the checkpoint: so the file is never ahead of it.
-    pub(crate) fn set_best(&mut self, bytes: Vec<u8>) {
-        self.best = bytes;
-    }
-
-    /// Writes `best.safetensors`.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn write_best(&self) -> Result<()> {
-        self.write("best.safetensors", &self.best)
+    /// The rows of `metrics.jsonl`.
+    pub(crate) fn metrics(&self) -> &[u8] {
+        self.metrics.bytes()
     }
 
     /// The best epoch's parameters; nothing before the first epoch.
@@ -316,7 +320,7 @@ impl RunFolder {
         let page = ReportPage {
             title: title.to_owned(),
             config: self.config()?,
-            epochs: self.epochs.clone(),
+            epochs: self.metrics.epochs().to_vec(),
             summary: summary.clone(),
             confusion: Some(confusion),
             class_names: class_names.to_vec(),
@@ -338,53 +342,24 @@ impl RunFolder {
     }
 
     fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        self.write(name, &self.to_json(name, value)?)
+    }
+
+    fn to_json(&self, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
         let io = |error: serde_json::Error| Error::Io { path: self.path.join(name), source: error.into() };
-        let mut json = serde_json::to_string_pretty(value).map_err(io)?;
-        json.push('\n');
-        self.write(name, json.as_bytes())
+        let mut json = serde_json::to_vec_pretty(value).map_err(io)?;
+        json.push(b'\n');
+        Ok(json)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path.join(name);
-        let write = || {
-            fs::rename(write_unfinished(&path, bytes)?, &path)?;
-            sync_folder(&self.path)
-        };
-        write().map_err(|source| Error::Io { path: path.clone(), source })
+        write_whole(&path, bytes).map_err(|source| Error::Io { path, source })
     }
-}
-
-/// Writes a file under another name and brings it to the disk.
-fn write_unfinished(path: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(UNFINISHED);
-    let mut file = File::create(&name)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    Ok(name.into())
-}
-
-/// Brings the names in a folder to the disk.
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// Brings the names of a folder and of those that it is in to the disk: any of them may be new.
-fn sync_parents(path: &Path) -> std::io::Result<()> {
-    for folder in path.ancestors().skip(1) {
-        // A relative path ends in the folder that it is relative to.
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        match sync_folder(folder) {
-            // Not ours to read, and so not ours to have made.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(()),
-            synced => synced?,
-        }
-    }
-    Ok(())
 }
 
 /// Whether a folder has nothing in it but what a run leaves that was stopped before its first checkpoint.
-fn is_as_good_as_empty(path: &Path) -> std::io::Result<bool> {
+fn is_as_good_as_empty(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entry.file_name() != "last" || !entry.file_type()?.is_dir() {

@@ -27,6 +27,7 @@ mod layer_range;
 mod layer_wise;
 mod memory;
 mod metrics;
+mod metrics_file;
 mod node;
 mod optimizer;
 mod report;
@@ -38,6 +39,8 @@ mod sync;
 mod task;
 mod trainer;
 mod weights;
+mod whole_file;
+mod write_failures;
 
 pub use classification::Prediction;
 pub use counts::{Counts, Weight};

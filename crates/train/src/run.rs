@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
 use crate::weights::{hash, load_weights, weights_to_bytes};
+use crate::write_failures::{Clock, WriteFailures};
 use crate::{
     Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder,
     Summary, Task, Trainer,
@@ -24,6 +25,12 @@ pub struct RunIdentity {
 
 /// A training run: where it is, the same on every rank, and what makes it possible to go on from there.
 /// The first rank keeps its files.
+///
+/// A run survives a disk that is full for a while: a write that fails for a transient reason ([`Error::is_transient`]) is
+/// a warning ([`Run::take_warnings`]), once until a write succeeds again, and the next checkpoint that is due writes
+/// everything that is missing. It fails with [`Error::CheckpointOverdue`] when the last complete checkpoint, or before the
+/// first one the start, is older than an hour; and [`Run::complete`], which ends a run, tolerates no failure. The first
+/// rank alone writes and decides; its error ends the other ranks as any error of a rank does.
 #[derive(Debug)]
 pub struct Run {
     position: Position,
@@ -31,6 +38,11 @@ pub struct Run {
     resumed: Option<Resumed>,
     /// On the first rank.
     folder: Option<RunFolder>,
+    failures: WriteFailures,
+    /// What nobody has reported yet.
+    warnings: Vec<String>,
+    /// Whether the files hold what the run knows.
+    is_saved: bool,
 }
 
 /// What a run's report says besides what the run knows.
@@ -66,9 +78,8 @@ impl Run {
     /// round otherwise, and a batch normalisation, whose statistics are of each rank's own batches, sees others.
     ///
     /// # Errors
-    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::BadFile`]
-    /// where none is whole or of this version, [`Error::Io`], [`Error::Drawing`], [`Error::Weights`],
-    /// [`Error::Ranks`].
+    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::BadFile`] where none is whole or of this version,
+    /// [`Error::Io`], [`Error::Drawing`], [`Error::Weights`], [`Error::Ranks`].
     pub fn start<T: Task>(
         trainer: &mut Trainer<T>,
         folder: impl FnOnce() -> Result<RunFolder>,
@@ -81,7 +92,10 @@ impl Run {
             None => (Vec::new(), None),
         };
         trainer.comm().broadcast(0, &mut bytes)?;
-        let mut run = Self { position: Position::default(), identity, resumed: None, folder };
+        let failures = WriteFailures::new(Clock::default());
+        let position = Position::default();
+        let (resumed, warnings, is_saved) = (None, Vec::new(), false);
+        let mut run = Self { position, identity, resumed, folder, failures, warnings, is_saved };
         if bytes.is_empty() {
             run.checkpoint(trainer)?;
         } else {
@@ -100,18 +114,32 @@ impl Run {
             reason: "the first rank's checkpoint did not arrive whole".to_owned(),
         })?;
         let n_ranks = checkpoint.n_ranks();
-        let Restored { position, best, metrics_bytes } = checkpoint.restore(trainer)?;
+        let Restored { position, best, metrics } = checkpoint.restore(trainer)?;
         self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks, damage });
         self.position = position;
-        match &mut self.folder {
-            Some(folder) => folder.restore(self.position.epoch, metrics_bytes, best),
-            None => Ok(()),
-        }
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        let rewritten = folder.restore(self.position.epoch, metrics, best)?;
+        self.warnings.extend(rewritten);
+        self.is_saved = true;
+        self.write_files()
+    }
+
+    /// The same, whose age of the last checkpoint is measured by this clock, which returns the time since a fixed moment;
+    /// without one, by the system's. The age counts from now.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Fn() -> Duration + Send + 'static) -> Self {
+        Self { failures: self.failures.with_clock(Clock(Box::new(clock))), ..self }
     }
 
     /// Where the run went on; `None` for one that started here.
     pub fn resumed(&self) -> Option<&Resumed> {
         self.resumed.as_ref()
+    }
+
+    /// What the user should know and was not told: files that could not be written, or were rewritten. Nothing on other ranks than the first. [`fit`](crate::fit) reports it to the
+    /// observer.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// The folder, on the first rank.
@@ -146,30 +174,83 @@ impl Run {
         self.position.counts = so_far.counts;
         self.position.timings = so_far.timings;
         self.position.wall = so_far.wall();
+        self.is_saved = false;
     }
 
-    /// Writes the place where the run is to the disk, in the place of the last one: the first rank does.
+    /// Writes `config.json`, on the first rank: after the first checkpoint, because a folder without one must count as
+    /// empty.
     ///
     /// # Errors
-    /// [`Error::Weights`] or [`Error::Io`]; the last checkpoint is then still there.
-    pub fn checkpoint<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
-        let Some(folder) = &self.folder else { return Ok(()) };
+    /// [`Error::Io`], if it is not transient.
+    pub fn write_config(&mut self, config: &impl Serialize) -> Result<()> {
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        folder.set_config(config)?;
+        if folder.has_checkpoint() {
+            return self.write_files();
+        }
+        self.is_saved = false;
+        Ok(())
+    }
+
+    /// Writes the place where the run is to the disk, in the place of the last one: the first rank does. A transient
+    /// failure is a warning; see [`Run`].
+    ///
+    /// # Errors
+    /// [`Error::Weights`], [`Error::Drawing`], [`Error::Io`] or [`Error::CheckpointOverdue`]; the last checkpoint is then
+    /// still there.
+    pub fn checkpoint<T: Task>(&mut self, trainer: &mut Trainer<T>) -> Result<()> {
+        let outcome = self.save(trainer);
+        self.tolerate(outcome)
+    }
+
+    /// Writes what is not on the disk yet: at the end of a run, whose last checkpoint must be complete.
+    ///
+    /// # Errors
+    /// [`Error::Weights`], [`Error::Drawing`] or [`Error::Io`], also if it is transient.
+    pub fn complete<T: Task>(&mut self, trainer: &mut Trainer<T>) -> Result<()> {
+        if self.is_saved { Ok(()) } else { self.save(trainer) }
+    }
+
+    /// Writes the checkpoint, and then the files that are behind it.
+    fn save<T: Task>(&mut self, trainer: &mut Trainer<T>) -> Result<()> {
+        self.is_saved = false;
+        let Some(folder) = &mut self.folder else { return Ok(()) };
         trainer.comm().at_phase("checkpoint");
         let around = Surroundings {
             position: &self.position,
             identity: &self.identity,
             n_ranks: trainer.comm().topology().world_size,
             best: folder.best(),
-            metrics_bytes: folder.metrics_bytes(),
+            metrics: folder.metrics(),
         };
-        folder.write_checkpoint(&checkpoint::to_bytes(trainer, &around)?)
+        folder.write_checkpoint(&checkpoint::to_bytes(trainer, &around)?)?;
+        self.failures.checkpoint_written();
+        folder.write_files()?;
+        self.failures.all_written();
+        self.is_saved = true;
+        Ok(())
+    }
+
+    /// Writes the files that are behind the checkpoint; what fails is written with the next one.
+    fn write_files(&mut self) -> Result<()> {
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        let outcome = folder.write_files();
+        self.is_saved &= outcome.is_ok();
+        self.tolerate(outcome)
+    }
+
+    fn tolerate(&mut self, outcome: Result<()>) -> Result<()> {
+        if let Err(error) = outcome {
+            self.warnings.extend(self.failures.tolerate(error)?);
+        }
+        Ok(())
     }
 
     /// Records the epoch that was trained and validated, and keeps the parameters if none had a better
     /// validation accuracy. Says whether they were kept. The counts must be the same on every rank.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Drawing`] or [`Error::Weights`].
+    /// As [`Run::checkpoint`].
     pub fn record<T: Task>(
         &mut self,
         trainer: &mut Trainer<T>,
@@ -179,7 +260,7 @@ impl Run {
         let epoch = self.position.epoch + 1;
         trainer.comm().at_phase("recording the epoch");
         if let Some(folder) = &mut self.folder {
-            folder.record(epoch, train, val)?;
+            folder.add_epoch(epoch, train, val)?;
         }
         let Position { best, n_since_best, .. } = &self.position;
         let is_best = best.as_ref().is_none_or(|best| val.accuracy() > best.val.accuracy());
@@ -195,10 +276,6 @@ impl Run {
         }
         self.position = next;
         self.checkpoint(trainer)?;
-        match &self.folder {
-            Some(folder) if is_best => folder.write_best()?,
-            _ => {}
-        }
         Ok(is_best)
     }
 

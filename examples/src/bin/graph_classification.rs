@@ -45,7 +45,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let (data_name, class_names) = (&graphs.set.name, &graphs.set.class_names);
     let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
     let crew = Crew::meet(settings, run, data_hash)?;
-    let endings = crew.run(|comm| Ok(train(program, &args.model, &graphs, &split, comm)?))?;
+    let endings = crew.run(|comm| train(program, &args.model, &graphs, &split, comm))?;
     Ok(Ending::status(&endings))
 }
 

@@ -80,3 +80,34 @@ fn auto_names_the_engines_that_it_tried() {
     assert!(message.contains("tried mpi (this program was built without the feature `mpi`"), "{message}");
     assert!(message.contains("--engine store"), "{message}");
 }
+
+/// All processes exit with 75 when the first one's disk is full at the end, and end the same when started again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_all_processes_with_75() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let expected = of_threads(folder.path(), 1, 2, 64);
+    let out = folder.path().join("store");
+    let start = || {
+        let port = free_port();
+        let start = |rank: usize| {
+            let mut command = Command::new("timeout");
+            command
+                .args(["120", PROGRAM, "--engine", "store"])
+                .args(flags(1, 64))
+                .arg("--continue")
+                .arg(&out);
+            command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string()).env("WORLD_SIZE", "2");
+            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+            command.env("KILN_JOB_TOKEN", "a-word-of-this-test").spawn().unwrap()
+        };
+        [0, 1].map(start).map(|mut process| process.wait().unwrap().code())
+    };
+    assert_eq!(start(), [Some(0); 2]);
+    std::fs::remove_file(out.join("summary.json")).unwrap();
+    std::os::unix::fs::symlink("/dev/full", out.join("summary.json.unfinished")).unwrap();
+    assert_eq!(start(), [Some(75); 2]);
+    assert_eq!(start(), [Some(0); 2]);
+    assert_eq!(learned(&out), expected);
+}

@@ -3,6 +3,7 @@
 mod cora;
 mod custom_sampler;
 mod distributed_sage;
+mod full_disk;
 mod graph_classification;
 mod node_classification;
 #[path = "../parted/mod.rs"]

@@ -5,11 +5,13 @@ mod batch_norm_ranks;
 #[path = "../common/mod.rs"]
 mod common;
 mod defects_of_the_originals;
+mod failed_writes;
 mod fit;
 mod graph;
 mod layer_wise;
 mod masks;
 mod metrics;
+mod old_checkpoints;
 mod optimizer;
 mod rank_faults;
 mod ranks;

@@ -1,0 +1,114 @@
+//! Checkpoints that an older kiln wrote, and folders whose metrics were lost.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kiln_dist::Solo;
+use kiln_train::{Error, Resumed, Run, RunFolder};
+use tempfile::TempDir;
+
+use crate::resume::{data, identity, train, trainer};
+
+/// A copy of the folder of a run that commit 9350b4b stopped in its seventh step: `train(1, .., Some(1), 7)`.
+fn folder_of_9350b4b() -> TempDir {
+    let (from, to) = (fixture(), tempfile::tempdir().unwrap());
+    fs::create_dir(to.path().join("last")).unwrap();
+    for name in ["last/checkpoint.safetensors", "metrics.jsonl"] {
+        fs::copy(from.join(name), to.path().join(name)).unwrap();
+    }
+    to
+}
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoint-9350b4b")
+}
+
+/// The fixture was written on a CPU with AVX-512; others may round products of matrices differently.
+fn rounds_like_the_fixture() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+#[test]
+fn resumes_a_checkpoint_of_commit_9350b4b_to_the_same_weights() {
+    let whole = tempfile::tempdir().unwrap();
+    let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
+    let folder = folder_of_9350b4b();
+    let (found, resumed) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
+    assert_eq!(resumed, Some(Resumed { epoch: 1, step: 2, n_ranks: 1, damage: None }));
+    assert_eq!(found.metrics.len(), 3);
+    if rounds_like_the_fixture() {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_checkpoint_of_commit_9350b4b_needs_its_metrics() {
+    for is_missing in [true, false] {
+        let folder = folder_of_9350b4b();
+        let metrics = folder.path().join("metrics.jsonl");
+        if is_missing {
+            fs::remove_file(&metrics).unwrap();
+        } else {
+            truncate(&metrics, 100);
+        }
+        let error = start(folder.path()).unwrap_err();
+        assert!(matches!(&error, Error::BadFile { path, .. } if *path == metrics), "{error}");
+        assert!(error.to_string().contains("no copy of its rows"), "{error}");
+    }
+}
+
+fn start(folder: &Path) -> kiln_train::Result<Run> {
+    Run::start(&mut trainer(&data(), Box::new(Solo)), || RunFolder::open(folder), identity())
+}
+
+fn truncate(path: &Path, n_bytes: usize) {
+    let bytes = fs::read(path).unwrap();
+    fs::write(path, &bytes[..n_bytes.min(bytes.len())]).unwrap();
+}
+
+/// The folder of a run that stopped after two epochs and a step.
+fn stopped() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    train(1, || RunFolder::create(folder.path()), Some(1), 10).unwrap_err();
+    folder
+}
+
+#[test]
+fn a_missing_or_truncated_metrics_file_is_rewritten_from_the_checkpoint() {
+    let whole = tempfile::tempdir().unwrap();
+    let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
+    // Within the first row, after it, within the second one.
+    for n_bytes in [None, Some(0), Some(50), Some(446), Some(500)] {
+        let folder = stopped();
+        let metrics = folder.path().join("metrics.jsonl");
+        let rows = fs::read(&metrics).unwrap();
+        match n_bytes {
+            None => fs::remove_file(&metrics).unwrap(),
+            Some(n_bytes) => truncate(&metrics, n_bytes),
+        }
+        let mut run = start(folder.path()).unwrap();
+        assert_eq!((run.n_epochs(), run.take_warnings()), (2, vec![]), "{n_bytes:?}");
+        assert_eq!(fs::read(&metrics).unwrap(), rows, "{n_bytes:?}");
+        drop(run);
+        let (found, _) = train(1, || RunFolder::open(folder.path()), None, usize::MAX).unwrap();
+        assert_eq!(found, expected, "{n_bytes:?}");
+    }
+}
+
+#[test]
+fn a_changed_metrics_file_is_rewritten_with_a_warning() {
+    let folder = stopped();
+    let metrics = folder.path().join("metrics.jsonl");
+    let rows = fs::read_to_string(&metrics).unwrap();
+    fs::write(&metrics, rows.replace("\"epoch\":2", "\"epoch\":7")).unwrap();
+    let [warning] = &start(folder.path()).unwrap().take_warnings()[..] else { panic!("one warning") };
+    assert!(
+        warning.contains("metrics.jsonl") && warning.contains("rewritten from the checkpoint"),
+        "{warning}"
+    );
+    assert_eq!(fs::read_to_string(&metrics).unwrap(), rows);
+}
