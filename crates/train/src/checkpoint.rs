@@ -9,8 +9,9 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Provenance;
 use crate::weights::{hash, load_weights, weights_to_bytes};
-use crate::{Best, Counts, Error, Result, RunIdentity, Task, Timings, Trainer};
+use crate::{Best, Counts, DETERMINISM_CONTRACT, Error, Result, RunIdentity, Task, Timings, Trainer};
 
 /// The form of the file; another number is refused.
 const VERSION: u32 = 1;
@@ -37,6 +38,9 @@ pub(crate) struct Position {
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,
+    /// The default where an older program wrote it.
+    #[serde(default)]
+    provenance: Provenance,
     identity: RunIdentity,
     n_ranks: usize,
     epoch: usize,
@@ -58,6 +62,8 @@ struct Header {
 #[derive(Deserialize)]
 struct Version {
     version: u32,
+    #[serde(default)]
+    provenance: Provenance,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,6 +99,7 @@ pub(crate) fn to_bytes<T: Task>(trainer: &Trainer<T>, around: &Surroundings<'_>)
     ];
     let header = Header {
         version: VERSION,
+        provenance: Provenance::current(),
         identity: around.identity.clone(),
         n_ranks: around.n_ranks,
         epoch: position.epoch,
@@ -116,6 +123,8 @@ pub(crate) enum Fault {
     Damaged(String),
     /// Another version of this program wrote it.
     Version(u32),
+    /// It is of another version of the determinism contract.
+    Contract(Provenance),
 }
 
 fn pack(header: String, entries: [(&str, &[u8]); 4]) -> std::result::Result<Vec<u8>, SafeTensorError> {
@@ -173,6 +182,9 @@ impl<'a> Checkpoint<'a> {
         if version.version != VERSION {
             return Err(Fault::Version(version.version));
         }
+        if version.provenance.contract != DETERMINISM_CONTRACT {
+            return Err(Fault::Contract(version.provenance));
+        }
         let header: Header =
             serde_json::from_str(header).map_err(|error| Fault::Damaged(error.to_string()))?;
         let entry = |name: &str| -> std::result::Result<&'a [u8], Fault> {
@@ -189,6 +201,11 @@ impl<'a> Checkpoint<'a> {
     /// Whose checkpoint it is.
     pub(crate) fn identity(&self) -> &RunIdentity {
         &self.header.identity
+    }
+
+    /// What wrote it.
+    pub(crate) fn provenance(&self) -> &Provenance {
+        &self.header.provenance
     }
 
     /// Ranks of the run that wrote it.

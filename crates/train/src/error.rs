@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use kiln_graph::NodeId;
 
+use crate::DETERMINISM_CONTRACT;
+
 /// What can go wrong while training.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +49,19 @@ pub enum Error {
         then: String,
         /// What it is.
         now: String,
+    },
+    /// A checkpoint of another version of the determinism contract, [`DETERMINISM_CONTRACT`].
+    #[error(
+        "{path}: the checkpoint is of version {version} of the determinism contract, and this program of version \
+         {DETERMINISM_CONTRACT}, which gives other results: resume the run with {program}, or start a new run"
+    )]
+    OtherContract {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its version of the contract.
+        version: u32,
+        /// The program that wrote it.
+        program: String,
     },
     /// No checkpoint could be written for so long that too much training would be lost.
     #[error(

@@ -14,6 +14,7 @@
 mod adam;
 mod checkpoint;
 mod classification;
+mod contract;
 mod counts;
 mod curves;
 mod device_fetch;
@@ -43,6 +44,7 @@ mod whole_file;
 mod write_failures;
 
 pub use classification::Prediction;
+pub use contract::DETERMINISM_CONTRACT;
 pub use counts::{Counts, Weight};
 pub use device_fetch::{DeviceNodeFetch, ToDevice};
 pub use device_sync::DeviceSync;

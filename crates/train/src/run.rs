@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
+use crate::contract::Provenance;
 use crate::weights::{hash, load_weights, weights_to_bytes};
 use crate::write_failures::{Clock, WriteFailures};
 use crate::{
@@ -78,7 +79,8 @@ impl Run {
     /// round otherwise, and a batch normalisation, whose statistics are of each rank's own batches, sees others.
     ///
     /// # Errors
-    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::BadFile`] where none is whole or of this version,
+    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::OtherContract`] where it
+    /// is of another version of the determinism contract, [`Error::BadFile`] where none is whole or of this version,
     /// [`Error::Io`], [`Error::Drawing`], [`Error::Weights`], [`Error::Ranks`].
     pub fn start<T: Task>(
         trainer: &mut Trainer<T>,
@@ -114,12 +116,13 @@ impl Run {
             reason: "the first rank's checkpoint did not arrive whole".to_owned(),
         })?;
         let n_ranks = checkpoint.n_ranks();
+        let differences = checkpoint.provenance().differences(&Provenance::current());
         let Restored { position, best, metrics } = checkpoint.restore(trainer)?;
         self.resumed = Some(Resumed { epoch: position.epoch, step: position.step, n_ranks, damage });
         self.position = position;
         let Some(folder) = &mut self.folder else { return Ok(()) };
         let rewritten = folder.restore(self.position.epoch, metrics, best)?;
-        self.warnings.extend(rewritten);
+        self.warnings.extend(differences.into_iter().chain(rewritten));
         self.is_saved = true;
         self.write_files()
     }
@@ -136,7 +139,8 @@ impl Run {
         self.resumed.as_ref()
     }
 
-    /// What the user should know and was not told: files that could not be written, or were rewritten. Nothing on other ranks than the first. [`fit`](crate::fit) reports it to the
+    /// What the user should know and was not told: files that could not be written, a checkpoint of another version of
+    /// kiln or of another kind of CPU. Nothing on other ranks than the first. [`fit`](crate::fit) reports it to the
     /// observer.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
@@ -341,6 +345,10 @@ fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u
             Err(Fault::Version(version)) => {
                 let reason = format!("it is of version {version}: go on with the program that wrote it");
                 return Err(Error::BadFile { path, reason });
+            }
+            Err(Fault::Contract(wrote)) => {
+                let (version, program) = (wrote.contract, wrote.program());
+                return Err(Error::OtherContract { path, version, program });
             }
         }
     }

@@ -1,11 +1,16 @@
-//! Checkpoints that an older kiln wrote, and folders whose metrics were lost.
+//! Checkpoints that an older kiln, another version of the determinism contract or another machine wrote, and folders whose
+//! metrics were lost.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use kiln_dist::Solo;
-use kiln_train::{Error, Resumed, Run, RunFolder};
+use kiln_train::{DETERMINISM_CONTRACT, Error, Resumed, Run, RunFolder};
+use safetensors::SafeTensors;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::resume::{data, identity, train, trainer};
@@ -111,4 +116,63 @@ fn a_changed_metrics_file_is_rewritten_with_a_warning() {
         "{warning}"
     );
     assert_eq!(fs::read_to_string(&metrics).unwrap(), rows);
+}
+
+/// Changes the header of the folder's last checkpoint, with its hash.
+fn change_header(folder: &Path, change: impl FnOnce(&mut Value)) {
+    let path = folder.join("last/checkpoint.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    let mut header: Value = serde_json::from_str(&metadata.metadata().as_ref().unwrap()["run"]).unwrap();
+    change(&mut header);
+    let header = header.to_string();
+    let hash = Sha256::digest(header.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let metadata = HashMap::from([("run".to_owned(), header), ("run_hash".to_owned(), hash)]);
+    let entries = SafeTensors::deserialize(&bytes).unwrap();
+    fs::write(&path, safetensors::serialize(entries.tensors(), Some(metadata)).unwrap()).unwrap();
+}
+
+#[test]
+fn rejects_a_checkpoint_of_another_version_of_the_contract() {
+    for version in [0, DETERMINISM_CONTRACT + 1] {
+        let folder = stopped();
+        change_header(folder.path(), |header| {
+            header["provenance"]["contract"] = version.into();
+            header["provenance"]["kiln"] = "7.1.0".into();
+        });
+        let path = folder.path().join("last/checkpoint.safetensors");
+        let error = start(folder.path()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            matches!(error, Error::OtherContract { path: named, version: found, .. } if (&named, found) == (&path, version))
+        );
+        assert!(text.contains(&format!("version {version} of the determinism contract")), "{text}");
+        assert!(text.contains("resume the run with kiln 7.1.0, or start a new run"), "{text}");
+    }
+}
+
+#[test]
+fn warns_of_a_checkpoint_of_another_kiln_or_cpu() {
+    let folder = stopped();
+    assert_eq!(start(folder.path()).unwrap().take_warnings(), [""; 0]);
+    change_header(folder.path(), |header| {
+        header["provenance"]["kiln"] = "0.0.1".into();
+        header["provenance"]["cpu"] = "a CPU of another kind".into();
+    });
+    let mut run = start(folder.path()).unwrap();
+    let [kiln, cpu] = &run.take_warnings()[..] else { panic!("two warnings") };
+    assert!(kiln.contains("another kiln (0.0.1, now "), "{kiln}");
+    assert!(cpu.contains("another CPU (a CPU of another kind, now "), "{cpu}");
+    assert_eq!((run.n_epochs(), run.n_steps()), (2, 1));
+}
+
+/// As it was before checkpoints recorded it: version 1, and nothing is known of the rest.
+#[test]
+fn a_checkpoint_without_a_contract_version_is_of_version_1() {
+    let folder = stopped();
+    change_header(folder.path(), |header| {
+        drop(header.as_object_mut().unwrap().remove("provenance").unwrap())
+    });
+    let mut run = start(folder.path()).unwrap();
+    assert_eq!((run.n_epochs(), run.n_steps(), run.take_warnings()), (2, 1, vec![]));
 }
