@@ -11,8 +11,7 @@ use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
 /// Cloning shares the rows.
 ///
 /// Of a mapped file, rows are read when they are gathered. The system keeps the pages that are used;
-/// nothing is held in this process's own memory. The file must not change while it is mapped: see
-/// [`Mapping::open`].
+/// nothing is held in this process's own memory. The file must not change while it is mapped: see [`Mapping`].
 ///
 /// Invariant: the values are a whole number of rows of `dim >= 1` columns.
 #[derive(Debug, Clone)]

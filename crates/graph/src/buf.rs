@@ -1,14 +1,11 @@
-use std::fs::{self, File};
-use std::io;
 use std::ops::{Deref, Range};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use memmap2::Mmap;
 use rayon::prelude::*;
 
-use crate::{Error, Result};
+use crate::Mapping;
 
 /// A read-only array that is either owned or a range of a memory-mapped file; cloning shares it.
 ///
@@ -27,27 +24,6 @@ enum Storage<T> {
     },
 }
 
-/// A whole file, mapped read-only; cloning shares the mapping.
-#[derive(Debug, Clone)]
-pub struct Mapping {
-    map: Arc<Mmap>,
-    path: Arc<PathBuf>,
-}
-
-/// Opens a file for reading, as [`Mapping::open`] does. What is no regular file is refused before it is opened:
-/// opening a pipe would wait for somebody to write to it.
-///
-/// # Errors
-/// That of the system, or one of the kind [`io::ErrorKind::InvalidInput`] that says that it is no regular file.
-pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
-    let path = path.as_ref();
-    if !fs::metadata(path)?.is_file() {
-        let said = "is no regular file, which is the only kind that is read";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
-    }
-    File::open(path)
-}
-
 /// How a message about an array starts: with the file that it is mapped from, where it is.
 ///
 /// ```
@@ -59,65 +35,6 @@ pub fn file_prefix(file: Option<&Path>) -> String {
     file.map_or(String::new(), |file| format!("{}: ", file.display()))
 }
 
-impl Mapping {
-    /// Maps a file. The file must not be changed or truncated while the mapping lives: that is outside
-    /// what kiln promises, as it is for every user of memory-mapped files.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when the file is no regular file, or cannot be opened or mapped.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        Self::of_file(&open_file(path).map_err(io)?, path)
-    }
-
-    /// Maps a file that is open for reading. `path` is what messages call it; the file need not have that
-    /// name any more.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when the file cannot be mapped.
-    pub fn of_file(file: &File, path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        // SAFETY: the mapping is read-only and private to this process's address space; that nobody
-        // changes the file underneath it is the documented condition of `open`.
-        let map = unsafe { Mmap::map(file) }.map_err(io)?;
-        Ok(Self { map: Arc::new(map), path: Arc::new(path.to_owned()) })
-    }
-
-    /// The file's bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.map
-    }
-
-    /// The file that is mapped.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The elements in `bytes` of the file, without a copy.
-    ///
-    /// # Errors
-    /// [`Error::BadRange`] when the range leaves the file, is not a whole number of elements, or is not
-    /// aligned for `T`.
-    pub fn slice<T: Pod>(&self, bytes: Range<usize>) -> Result<Buf<T>> {
-        let bad = |reason| Error::BadRange {
-            path: self.path.to_path_buf(),
-            start: bytes.start as u64,
-            end: bytes.end as u64,
-            file_bytes: self.map.len() as u64,
-            ty: std::any::type_name::<T>(),
-            reason,
-        };
-        let raw = self.map.get(bytes.clone()).ok_or_else(|| bad("the range leaves the file"))?;
-        if !raw.len().is_multiple_of(size_of::<T>()) {
-            return Err(bad("the range is not a whole number of elements"));
-        }
-        bytemuck::try_cast_slice::<u8, T>(raw).map_err(|_| bad("the range is not aligned"))?;
-        Ok(Buf(Storage::Mapped { mapping: self.clone(), bytes }))
-    }
-}
-
 impl<T> From<Vec<T>> for Buf<T> {
     fn from(owned: Vec<T>) -> Self {
         Self(Storage::Owned(Arc::new(owned)))
@@ -125,6 +42,11 @@ impl<T> From<Vec<T>> for Buf<T> {
 }
 
 impl<T: Pod> Buf<T> {
+    /// The range of a mapped file, which was checked for bounds, size and alignment.
+    pub(crate) fn of_mapping(mapping: Mapping, bytes: Range<usize>) -> Self {
+        Self(Storage::Mapped { mapping, bytes })
+    }
+
     /// Bytes that this array holds in this process's own memory: zero when it is mapped.
     pub fn owned_bytes(&self) -> usize {
         match &self.0 {
@@ -210,7 +132,7 @@ impl<T: Pod> Deref for Buf<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Storage::Owned(vec) => vec,
-            Storage::Mapped { mapping, bytes } => bytemuck::cast_slice(&mapping.map[bytes.clone()]),
+            Storage::Mapped { mapping, bytes } => bytemuck::cast_slice(&mapping.bytes()[bytes.clone()]),
         }
     }
 }

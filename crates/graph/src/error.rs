@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use crate::FileVersion;
+
 /// What can be wrong with a graph or the arrays it is made from.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -81,6 +83,18 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// A file was changed in place while it was mapped.
+    #[error(
+        "{path}: the file was changed while it was mapped: expected {expected}, found {found}; what was computed since then may be wrong: restore the file, never change one that is in use (rename a new one over it), and start again from the last checkpoint"
+    )]
+    FileChanged {
+        /// The file.
+        path: PathBuf,
+        /// What it was when it was mapped.
+        expected: FileVersion,
+        /// What it is now.
+        found: FileVersion,
     },
     /// A range of a mapped file cannot be read as an array.
     #[error("{path}: bytes {start} to {end} of {file_bytes} cannot be read as {ty} elements: {reason}")]

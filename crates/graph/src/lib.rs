@@ -15,20 +15,24 @@
 mod block;
 mod buf;
 mod builder;
+mod bus_error;
 mod by_dst;
 mod coo;
 mod csc;
 mod error;
 mod ids;
+mod mapped;
 mod norm;
 mod transposed;
 
 pub use block::{Block, BlockParts};
-pub use buf::{Buf, Mapping, file_prefix, open_file};
+pub use buf::{Buf, file_prefix};
 pub use builder::{Built, CscBuilder, Duplicates, EdgeOrigin, SelfLoops};
+pub use bus_error::{EXIT_FILE_LOST, handle_bus_errors};
 pub use csc::Csc;
 pub use error::Error;
 pub use ids::{EdgeId, LocalId, NodeId};
+pub use mapped::{FileVersion, Mapping, check_mapped_files, open_file};
 pub use norm::gcn_norm;
 pub use transposed::Transposed;
 

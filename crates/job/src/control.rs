@@ -140,7 +140,7 @@ impl Control {
 
     /// The same for a failure that another attempt may not meet: all end as if this rank were lost.
     pub(crate) fn retry(&self, what: &str, line: &str) -> ! {
-        say(line);
+        log(line);
         let status = self.report_as(fault::Kind::Lost, what).map_or(EXIT_RETRY, |fault| status_of(&fault));
         end(status, None)
     }

@@ -2,6 +2,8 @@
 
 mod buf;
 mod builder;
+#[cfg(unix)]
+mod mapped;
 mod norm;
 mod spread;
 mod transposed;
