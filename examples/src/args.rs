@@ -28,13 +28,17 @@ pub struct Settings {
     pub started: Instant,
 }
 
-/// Reads the command line of a program; ends the process with a message where it is wrong.
+/// Reads the command line of a program, and handles lost files from then on ([`kiln_graph::handle_bus_errors`]); ends the
+/// process with a message where something is wrong.
 pub fn parse<A: CommandFactory + FromArgMatches>(program: &'static str) -> (A, Settings) {
     let started = Instant::now();
     let command = A::command();
     let matches = command.clone().get_matches();
     let args = A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let launch = LaunchArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Err(error) = kiln_graph::handle_bus_errors() {
+        A::command().error(ErrorKind::Io, format!("handling SIGBUS: {error}")).exit();
+    }
     if let Err(error) = launch.read() {
         A::command().error(ErrorKind::ValueValidation, error).exit();
     }

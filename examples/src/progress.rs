@@ -1,8 +1,10 @@
 //! Shows how far an epoch is: a bar on a terminal, nothing elsewhere, where the lines of whole epochs
 //! are enough.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln_train::{Counts, EpochReport, MeanStepTime, Observer, StepReport};
@@ -26,6 +28,8 @@ pub struct Progress {
     n_seeds: u64,
     loss_every: Option<usize>,
     step_time: MeanStepTime,
+    /// Files that were reported as replaced.
+    replaced: BTreeSet<PathBuf>,
 }
 
 impl Progress {
@@ -36,7 +40,8 @@ impl Progress {
         bar.reset_eta();
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, n_epochs, n_seeds: 0, loss_every, step_time: MeanStepTime::new(WARMUP_STEPS) }
+        let step_time = MeanStepTime::new(WARMUP_STEPS);
+        Self { bar, n_epochs, n_seeds: 0, loss_every, step_time, replaced: BTreeSet::new() }
     }
 
     /// Takes the bar away, and says how long an iteration took.
@@ -81,6 +86,16 @@ impl Observer for Progress {
     fn warning(&mut self, text: &str) {
         // Standard output may be a file on the disk that is full.
         self.bar.suspend(|| drop(writeln!(io::stderr(), "warning: {text}")));
+    }
+
+    fn file_replaced(&mut self, path: &Path) {
+        if self.replaced.insert(path.to_owned()) {
+            let path = path.display();
+            let line = format!(
+                "note: {path} was replaced or removed: this run goes on with the file that it has opened"
+            );
+            self.bar.suspend(|| say(line));
+        }
     }
 }
 

@@ -76,6 +76,8 @@ const RULES: Rules = Rules { min_packages: 100, min_sources: 40, min_documents: 
 
 /// Does what the command line says.
 pub(crate) fn run(args: Args) -> Result<()> {
+    // Sets that are read are mapped.
+    kiln_graph::handle_bus_errors().context("handling SIGBUS")?;
     match args.action {
         Action::DebianPackages(args) => debian_packages(args),
         Action::Convert(args) => convert::run_convert(&args),

@@ -139,7 +139,7 @@ pub enum Error {
     /// Rows or labels could not be read.
     #[error(transparent)]
     Feature(#[from] kiln_feature::Error),
-    /// A file could not be mapped.
+    /// A file could not be mapped, or was changed while it was.
     #[error(transparent)]
     Graph(#[from] kiln_graph::Error),
     /// A device failed at what only devices do.

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use kiln_loader::{Fetch, Loader, Pass};
 
 use crate::{
@@ -45,6 +47,10 @@ pub trait Observer {
 
     /// The run has a warning for its user ([`Run::take_warnings`]). Ignored where an observer has no use for it.
     fn warning(&mut self, _text: &str) {}
+
+    /// A file that this process has mapped was replaced: its path names another file, or none. The run goes on with the
+    /// old one. Called before each [`Observer::epoch`] from then on.
+    fn file_replaced(&mut self, _path: &Path) {}
 }
 
 /// Hears nothing.
@@ -73,6 +79,12 @@ impl<O: Observer> Observer for Option<O> {
             observer.warning(text);
         }
     }
+
+    fn file_replaced(&mut self, path: &Path) {
+        if let Some(observer) = self {
+            observer.file_replaced(path);
+        }
+    }
 }
 
 /// Two, in this order.
@@ -91,6 +103,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.warning(text);
         self.1.warning(text);
     }
+
+    fn file_replaced(&mut self, path: &Path) {
+        self.0.file_replaced(path);
+        self.1.file_replaced(path);
+    }
 }
 
 /// Trains from where the run is, validates after each epoch, and records both in the run, which keeps the
@@ -103,7 +120,8 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 /// same epoch and stop after the same one.
 ///
 /// # Errors
-/// What the loader, the trainer, `validate` and the run say; [`Error::EmptySplit`] when there is
+/// What the loader, the trainer, `validate` and the run say; those of [`Trainer::check_files`], and the epoch is then not
+/// recorded; [`Error::EmptySplit`] when there is
 /// nothing to train on or `validate` counted no items; [`Error::BadSetting`] for a patience or a number of
 /// steps of 0, and for fewer epochs than the run has done.
 pub fn fit<T, F>(
@@ -135,6 +153,9 @@ where
             return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
         };
         let val = non_empty("validation", validate(trainer)?)?;
+        for path in trainer.check_files()? {
+            observer.file_replaced(&path);
+        }
         let is_best = run.record(trainer, &trained, &val)?;
         report_warnings(run, observer);
         memory.merge(trained.peak_memory);
@@ -185,6 +206,7 @@ where
         if is_due || trainer.is_stopping() {
             trainer.read_back(&mut so_far, |report| observer.step(report))?;
             run.advance(&so_far);
+            trainer.check_files()?;
             match trainer.is_stopping() {
                 true => run.complete(trainer)?,
                 false => run.checkpoint(trainer)?,
@@ -204,14 +226,16 @@ where
 /// thing a run does. A meeting.
 ///
 /// # Errors
-/// What `test` and the run say, and [`Error::EmptySplit`] when `test` judged no items.
+/// What `test` and the run say, those of [`Trainer::check_files`], and [`Error::EmptySplit`] when `test` judged no items.
 pub fn test_best<T: Task>(
     mut trainer: Trainer<T>,
     run: &Run,
     test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
 ) -> Result<Evaluation> {
     run.load_best(&mut trainer)?;
-    let said = test(&mut trainer)?.gather(trainer.comm())?;
+    let said = test(&mut trainer)?;
+    trainer.check_files()?;
+    let said = said.gather(trainer.comm())?;
     if trainer.is_first() {
         non_empty("test", said.counts()?)?;
     }

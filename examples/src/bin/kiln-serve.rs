@@ -5,7 +5,7 @@
 //! ```
 //!
 //! It holds nothing of any training, so that it may be started again at any time, and outlives its clients. It ends by
-//! SIGTERM, or with `--until-released` when nobody uses it any more. `kiln-serve --health 10.0.0.1:29600` asks it how it is.
+//! SIGTERM, with `--until-released` when nobody uses it any more, and with an error when a file of its part was changed. `kiln-serve --health 10.0.0.1:29600` asks it how it is.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,7 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    kiln_graph::handle_bus_errors().context("handling SIGBUS")?;
     let token = graph_token(&args.tls)?.context(
         "set KILN_GRAPH_TOKEN to a word that clients know, or KILN_GRAPH_TOKEN_FILE to a file with it that only you can read; \
          or give certificates",
@@ -113,6 +114,7 @@ fn serve(part: &Path, listen: &str, token: Token, args: &Args) -> anyhow::Result
     let released = args.until_released.map(|seconds| Duration::from_secs(seconds as u64));
     let is_released = || released.is_some_and(|wait| server.free_for().is_some_and(|free| wait <= free));
     while !stop.load(Ordering::Relaxed) && !is_released() {
+        kiln_graph::check_mapped_files()?;
         std::thread::sleep(LOOK);
     }
     say(format_args!("part {index} ends, with {} clients", server.n_clients()));

@@ -3,6 +3,7 @@
 //! on what became of them in between.
 
 mod cluster;
+mod files;
 mod mpirun;
 #[path = "../parted/mod.rs"]
 mod parted;

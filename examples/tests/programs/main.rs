@@ -5,6 +5,7 @@ mod custom_sampler;
 mod distributed_sage;
 mod full_disk;
 mod graph_classification;
+mod lost_files;
 mod node_classification;
 #[path = "../parted/mod.rs"]
 mod parted;
