@@ -21,6 +21,7 @@ mod device_fetch;
 mod device_sync;
 mod error;
 mod evaluation;
+mod files;
 mod fit;
 mod folder;
 mod graph;

@@ -1,4 +1,3 @@
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -146,9 +145,8 @@ impl<T: Task> Trainer<T> {
     /// compare their models.
     ///
     /// # Errors
-    /// The loader's error, a loss that is not finite, [`Error::Ranks`] and [`Error::RanksDiffer`], and those of
-    /// [`Trainer::check_files`]; the parameters are then as the last whole step left them (but see
-    /// [`Trainer::with_read_every`]).
+    /// The loader's error, a loss that is not finite, [`Error::Ranks`], [`Error::RanksDiffer`] and [`Error::Graph`]; the
+    /// parameters are then as the last whole step left them (but see [`Trainer::with_read_every`]).
     pub fn epoch(
         &mut self,
         epoch: usize,
@@ -301,28 +299,6 @@ impl<T: Task> Trainer<T> {
         let gradients = self.sync.average(&mut *self.comm, &self.model, gradients, weight)?;
         self.model = share_buffers(&mut *self.comm, self.model.clone())?;
         Ok(gradients)
-    }
-
-    /// Checks that no file that a process of the ranks has mapped was changed since, as
-    /// [`kiln_graph::check_mapped_files`] does: an epoch that read such a file is worth nothing. [`fit`](crate::fit) calls
-    /// it before it writes a checkpoint or records an epoch. Returns the files of this process that were replaced, whose
-    /// old contents it still reads. A meeting.
-    ///
-    /// # Errors
-    /// [`kiln_graph::Error::FileChanged`] on the rank that has mapped the file, and [`Error::Ranks`] on the others.
-    pub fn check_files(&mut self) -> Result<Vec<PathBuf>> {
-        let own = kiln_graph::check_mapped_files();
-        if self.comm.topology().world_size == 1 {
-            return Ok(own?);
-        }
-        self.comm.at_phase("checking files");
-        let failed = self.comm.all_gather(&[u8::from(own.is_err())])?;
-        let replaced = own?;
-        if failed.iter().any(|failed| failed == &[1]) {
-            // The rank that failed does not take part any more: its error ends this one, too.
-            self.comm.all_gather(&[])?;
-        }
-        Ok(replaced)
     }
 
     /// Makes sure that all ranks have the same parameters, by their hashes. A meeting.

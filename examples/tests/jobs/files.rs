@@ -33,7 +33,7 @@ fn a_file_that_is_changed_on_one_machine_ends_the_job() {
     let _alone = alone();
     let root = tempfile::tempdir().unwrap();
     let data = fake(FakeConfig::default()).unwrap();
-    (0..2).for_each(|rank| drop(format::write(&data, root.path().join(rank.to_string())).unwrap()));
+    ['0', '1'].into_iter().for_each(|rank| format::write(&data, root.path().join(rank.to_string())).unwrap());
     let port = free_port();
     let [mut first, second] = [0, 1].map(|rank| start(rank, port, root.path()));
     let mut stdout = BufReader::new(first.stdout.take().unwrap());
