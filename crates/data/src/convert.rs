@@ -66,11 +66,14 @@ pub struct Options {
     pub self_loops: SelfLoops,
 }
 
+/// The memory of a conversion by default, and the limit of a compressed edge list that is opened.
+pub(crate) const MEMORY_BYTES: u64 = 1 << 30;
+
 impl Default for Options {
     /// 1 GiB, and the edges as they are.
     fn default() -> Self {
         Self {
-            memory_bytes: 1 << 30,
+            memory_bytes: MEMORY_BYTES,
             n_nodes: None,
             symmetrize: false,
             duplicates: Duplicates::Keep,

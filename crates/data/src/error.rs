@@ -169,6 +169,18 @@ pub enum Error {
         /// What was allowed.
         budget_bytes: u64,
     },
+    /// A compressed edge list has more edges than may be read into memory.
+    #[error(
+        "{path}: more than {n_edges} edges, which take more than {budget_bytes} bytes, the limit of a compressed edge list that is opened: convert it once (cargo xtask data convert), which sorts on the disk, or raise the limit (open_within)"
+    )]
+    EdgeListTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The edges that the limit has room for.
+        n_edges: u64,
+        /// What was allowed.
+        budget_bytes: u64,
+    },
     /// The machine has not enough memory.
     #[error("{what} do not fit the memory of this machine")]
     OutOfMemory {

@@ -10,7 +10,7 @@ use kiln_graph::{Buf, Csc, NodeId};
 use crate::arrays::Array;
 use crate::check::{Place, check_split};
 use crate::classes::n_classes;
-use crate::convert::edge_list_of;
+use crate::convert::{MEMORY_BYTES, edge_list_of};
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
@@ -29,7 +29,8 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 ///
 /// In place of `indptr.npy` and `indices.npy` there may be an edge list, as
 /// [`convert`](crate::convert::convert()) describes it: the graph is then built in memory, and weights and
-/// types are in the order of the list.
+/// types are in the order of the list. A compressed list may take 1 GiB, or what
+/// [`open_within`](crate::open_within) is given.
 ///
 /// What is copied stands in [`Dataset::notes`], as do splits that overlap and files that others are read in
 /// place of. Labels and splits are read and checked. Edges and features are not: samplers check each id that
@@ -38,9 +39,13 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 /// # Errors
 /// [`Error::Missing`] for a folder that lacks a file, [`Error::Npy`] for files that are no array of such a
 /// type, [`Error::Inconsistent`] for arrays that contradict each other, [`Error::BadValue`] for ids and
-/// labels that cannot be.
+/// labels that cannot be, [`Error::EdgeListTooLarge`] for a compressed edge list of too many edges.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
-    let folder = folder.as_ref();
+    open_within(folder.as_ref(), MEMORY_BYTES)
+}
+
+/// The same with another limit of compressed edge lists.
+pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let mut notes = Vec::new();
     note_left_aside(folder, &mut notes);
     let graph = match edge_list_of(folder)? {
@@ -48,7 +53,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
         Some(list) => {
             // Labels say how many nodes there are before arrays are made for so many.
             let path = required(folder, &["labels.npy"], "the class of each node")?;
-            list.build_noted(Array::open(path)?.n_values(), &mut notes)?
+            list.build_noted(Array::open(path)?.n_values(), memory_bytes, &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();

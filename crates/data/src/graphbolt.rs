@@ -7,6 +7,7 @@ use kiln_graph::{Buf, NodeId};
 
 use crate::arrays::Array;
 use crate::check::{Place, check_split};
+use crate::convert::MEMORY_BYTES;
 use crate::folder::{check_count, check_n_classes, find, name_of, required};
 use crate::npy::DType;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
@@ -45,9 +46,10 @@ const LABELS: &str = "labels";
 /// # Errors
 /// [`Error::Unsupported`] for files of `torch`, sets of which only `preprocessed` is there and graphs of
 /// several types, [`Error::Metadata`] for entries and [`Error::BadLine`] for lines that cannot be used,
-/// [`Error::BadValue`], [`Error::Inconsistent`] and [`Error::Npy`] for arrays.
+/// [`Error::BadValue`], [`Error::Inconsistent`] and [`Error::Npy`] for arrays, [`Error::EdgeListTooLarge`] for compressed
+/// edges that would take more than 1 GiB (then use [`open_within`](crate::open_within)).
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
-    read(folder.as_ref())?.read()
+    read(folder.as_ref())?.read_within(MEMORY_BYTES)
 }
 
 /// Reads what is small, and looks where the rest is.

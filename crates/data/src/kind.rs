@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use kiln_graph::open_file;
 
-use crate::folder::{find, name_of};
-use crate::{Dataset, Error, Result, format, graphbolt, npy, ogb};
+use crate::convert::MEMORY_BYTES;
+use crate::folder::{self, find, name_of};
+use crate::{Dataset, Error, Result, format, graphbolt, ogb};
 
 /// The files of which one makes a folder of this kind.
 const KILN: [&str; 1] = ["kiln.json"];
@@ -71,17 +72,28 @@ pub fn recognize(path: impl AsRef<Path>) -> Result<Kind> {
     })
 }
 
-/// Opens a node classification set of any kind that [`recognize`] tells.
+/// Opens a node classification set of any kind that [`recognize`] tells, with compressed edge lists of at
+/// most 1 GiB ([`open_within`]).
 ///
 /// # Errors
 /// Those of [`recognize`] and of the kind's own reader; [`Error::WrongKind`] for graph classification sets.
 pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
+    open_within(path, MEMORY_BYTES)
+}
+
+/// Opens a node classification set, whose edges, where they are a compressed list (a name that ends in `.gz`), may take
+/// `memory_bytes` as they are read: 8 an edge, and 4 more with a weight and 1 more with a type. Building the graph takes up to
+/// twice as much again. [`convert`](crate::convert::convert()) needs no more memory than it is given.
+///
+/// # Errors
+/// As [`open`]; [`Error::EdgeListTooLarge`] for a list that takes more.
+pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset> {
     let path = path.as_ref();
     match recognize(path)? {
         Kind::Kiln => format::open(path),
-        Kind::Npy => npy::open(path),
-        Kind::GraphBolt => graphbolt::open(path),
-        Kind::Ogb => ogb::open(path),
+        Kind::Npy => folder::open_within(path, memory_bytes),
+        Kind::GraphBolt => graphbolt::read(path)?.read_within(memory_bytes),
+        Kind::Ogb => ogb::read(path)?.read_within(memory_bytes),
         kind @ (Kind::Tu | Kind::Gin) => Err(kind.of_graphs(path)),
     }
 }

@@ -48,7 +48,7 @@ pub use dataset::{Dataset, Split};
 pub use debian::{debian_packages, read_debian_packages};
 pub use error::Error;
 pub use graph_dataset::GraphDataset;
-pub use kind::{Kind, open, recognize};
+pub use kind::{Kind, open, open_within, recognize};
 pub use mutag::mutag;
 pub use names::Names;
 pub use note::Note;

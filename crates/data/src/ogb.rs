@@ -8,6 +8,7 @@ use kiln_feature::Labels;
 use kiln_graph::NodeId;
 
 use crate::check::{Place, check_split};
+use crate::convert::MEMORY_BYTES;
 use crate::folder::{check_count, find, is_there, name_of, note_others, required};
 use crate::npz::Npz;
 use crate::stored::{Edges, Source, Stored, check_n_nodes};
@@ -49,10 +50,10 @@ const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 /// # Errors
 /// [`Error::Unsupported`] for sets of several node or edge types, with several labels a node or without
 /// features, [`Error::Missing`] for a folder that lacks a file or has several split schemes (then use
-/// [`open_with_split`]), and for all that the files may hold that cannot be.
+/// [`open_with_split`]), [`Error::EdgeListTooLarge`] for compressed edges that would take more than 1 GiB (then use
+/// [`open_within`](crate::open_within), or convert the folder), and for all that the files may hold that cannot be.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
-    let folder = folder.as_ref();
-    read(folder)?.read()
+    read(folder.as_ref())?.read_within(MEMORY_BYTES)
 }
 
 /// Opens an OGB folder with the split scheme of this name: a folder in `split`.
@@ -61,7 +62,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 /// As for [`open`].
 pub fn open_with_split(folder: impl AsRef<Path>, scheme: &str) -> Result<Dataset> {
     let folder = folder.as_ref();
-    read_with(folder, &folder.join("split").join(scheme))?.read()
+    read_with(folder, &folder.join("split").join(scheme))?.read_within(MEMORY_BYTES)
 }
 
 /// Reads what is small, and looks where the rest is.

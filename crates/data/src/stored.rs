@@ -60,8 +60,9 @@ pub(crate) enum Source {
 }
 
 impl Stored {
-    /// The whole set in memory, but for features that stay mapped.
-    pub(crate) fn read(self) -> Result<Dataset> {
+    /// The whole set in memory, but for features that stay mapped. The edges of a compressed list may take `memory_bytes`
+    /// as they are read.
+    pub(crate) fn read_within(self, memory_bytes: u64) -> Result<Dataset> {
         let n_nodes = self.labels.len();
         let mut notes = Vec::new();
         let features = read_features(&self.features, n_nodes, &mut notes)?;
@@ -70,7 +71,7 @@ impl Stored {
         if self.edges.is_symmetrized {
             builder = builder.symmetrize();
         }
-        let graph = self.edges.open()?.build(n_nodes, builder)?;
+        let graph = self.edges.open()?.build(n_nodes, builder, memory_bytes)?;
         Ok(Dataset {
             name: self.name,
             graph: Arc::new(graph),

@@ -13,6 +13,11 @@ use crate::{Error, Result};
 /// Longer lines are refused: a few kilobytes of gzip can stand for one that takes all memory.
 pub(crate) const MAX_LINE_BYTES: usize = 1 << 24;
 
+/// Whether a file is compressed, by its name.
+pub(crate) fn is_gz(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
 /// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
 pub(crate) struct Table {
     path: PathBuf,
@@ -33,9 +38,8 @@ impl Table {
     pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = open_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-        let is_gz = path.extension().is_some_and(|extension| extension == "gz");
         let bytes: Box<dyn Read> =
-            if is_gz { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };
+            if is_gz(&path) { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };
         Ok(Self::new(path, bytes))
     }
 

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use kiln_data::convert::{Options, convert};
-use kiln_data::{Dataset, Split, format, npy};
+use kiln_data::{Dataset, Error, Split, format, npy, open_within};
 use kiln_feature::{Dense, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use peak_alloc::PeakAlloc;
@@ -113,6 +116,25 @@ fn check_labels(root: &Path) {
     assert!(manifest == fs::read(root.join("again/kiln.json")).unwrap());
 }
 
+/// A compressed edge list that stands for 80 times the limit, which refuses it early.
+fn check_compressed_edges(root: &Path) {
+    const LIMIT: usize = 1 << 20;
+    let input = root.join("compressed");
+    fs::create_dir(&input).unwrap();
+    let mut edges =
+        GzEncoder::new(fs::File::create(input.join("edges.csv.gz")).unwrap(), Compression::fast());
+    let lines = "0,1\n".repeat(1000);
+    (0..10 * LIMIT / 1000).for_each(|_| edges.write_all(lines.as_bytes()).unwrap());
+    edges.finish().unwrap();
+    fs::write(input.join("labels.npy"), npy::write(&[0_i32, 0], &[2])).unwrap();
+    let peak = peak_bytes(|| {
+        let error = open_within(&input, LIMIT as u64).unwrap_err();
+        assert!(matches!(error, Error::EdgeListTooLarge { .. }), "{error}");
+    });
+    println!("compressed: {peak} bytes at the peak");
+    assert!(peak < 3 * LIMIT, "{peak} bytes at the peak, {LIMIT} for the edges");
+}
+
 /// Features that are as large as the rest together, mapped.
 fn check_writing(root: &Path) {
     let (n_nodes, dim) = (50_000, 64);
@@ -144,5 +166,6 @@ fn the_heap_stays_within_what_is_allowed() {
     check_conversion(root.path());
     check_text(root.path());
     check_labels(root.path());
+    check_compressed_edges(root.path());
     check_writing(root.path());
 }

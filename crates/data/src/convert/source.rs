@@ -7,6 +7,7 @@ use super::table::EdgeTable;
 use crate::arrays::Array;
 use crate::folder::{check_count, find};
 use crate::npy::DType;
+use crate::text::is_gz;
 use crate::{Error, Note, Result};
 
 /// Most edges of a chunk.
@@ -198,9 +199,9 @@ impl EdgeList {
         Ok(n_nodes)
     }
 
-    /// The graph, built in memory, with a note that says so.
-    pub(crate) fn build_noted(self, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Csc> {
-        let graph = self.build(n_nodes, CscBuilder::new(n_nodes))?;
+    /// The graph, built in memory, with a note that says so; `memory_bytes` as for [`Self::build`].
+    pub(crate) fn build_noted(self, n_nodes: usize, memory_bytes: u64, notes: &mut Vec<Note>) -> Result<Csc> {
+        let graph = self.build(n_nodes, CscBuilder::new(n_nodes), memory_bytes)?;
         notes.extend(self.notes);
         let to = "a graph in memory: convert the folder once (cargo xtask data convert) to have it mapped";
         let from = format!("{} edges of a list", graph.n_edges());
@@ -208,8 +209,12 @@ impl EdgeList {
         Ok(graph)
     }
 
-    /// The graph that a builder for so many nodes makes of the edges.
-    pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>) -> Result<Csc> {
+    /// The graph that a builder for so many nodes makes of the edges. Those of a compressed list may take `memory_bytes` as
+    /// they are read: a few bytes of it can stand for any number of edges.
+    pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>, memory_bytes: u64) -> Result<Csc> {
+        let EdgeData { weights, edge_types } = self.edge_data();
+        let edge_bytes = 8 + 4 * u64::from(weights) + u64::from(edge_types);
+        let most_edges = if is_gz(&self.path) { memory_bytes / edge_bytes } else { u64::MAX };
         let n_edges = self.n_edges.unwrap_or(0);
         let mut all = EdgeChunk::default();
         for ends in [&mut all.srcs, &mut all.dsts] {
@@ -218,13 +223,16 @@ impl EdgeList {
             })?;
         }
         self.for_each_chunk(n_nodes, &mut |chunk| {
+            if most_edges < (all.len() + chunk.len()) as u64 {
+                let (path, n_edges) = (self.path.clone(), most_edges);
+                return Err(Error::EdgeListTooLarge { path, n_edges, budget_bytes: memory_bytes });
+            }
             all.srcs.append(&mut chunk.srcs);
             all.dsts.append(&mut chunk.dsts);
             all.weights.append(&mut chunk.weights);
             all.edge_types.append(&mut chunk.edge_types);
             Ok(())
         })?;
-        let EdgeData { weights, edge_types } = self.edge_data();
         // A builder that may borrow from here.
         let mut builder = builder;
         if weights {

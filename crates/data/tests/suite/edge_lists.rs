@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::common::{by_columns, put};
 
-fn gzip(text: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text).unwrap();
     encoder.finish().unwrap()
@@ -26,7 +26,7 @@ const SRCS: [u8; 4] = [2, 3, 0, 3];
 const DSTS: [u8; 4] = [0, 1, 1, 3];
 
 /// Features, labels and split of four nodes, without a graph.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     put(at, "features.npy", &[0.0_f32, 0.5, 1.0, 1.5], &[4, 1]);

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod compressed;
 mod convert;
 mod convert_folders;
 mod debian;

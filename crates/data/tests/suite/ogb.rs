@@ -41,7 +41,7 @@ fn put_split(at: &Path, scheme: &str) {
 }
 
 /// A folder of this name with the set above, inside a new one.
-fn folder(name: &str) -> (TempDir, std::path::PathBuf) {
+pub(crate) fn folder(name: &str) -> (TempDir, std::path::PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join(name);
     put_text(&folder);
