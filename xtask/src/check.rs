@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::workspace::{self, Metadata, SourceFile};
-use crate::{arrows, features, llvm, manifest, test, tidy};
+use crate::{arrows, deny, features, llvm, manifest, test, third_party, tidy};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, clap::Args)]
@@ -18,13 +18,15 @@ pub(crate) struct Args {
 /// A step's name and what it runs.
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 16] = [
     ("fmt", || workspace::run(workspace::cargo()?.args(["fmt", "--all", "--check"]))),
     ("clippy", clippy),
     ("clippy-devices", clippy_of_devices),
     ("docs", docs),
     ("arrows", || report(arrows::problems(&Metadata::load()?))),
     ("features", || report(features::problems()?)),
+    ("deny", licenses_sources_and_bans),
+    ("third-party", || report(third_party::problems()?)),
     ("manifests", || report(manifest::problems(&text_files()?))),
     ("example-length", || report(tidy::long_examples(&text_files()?))),
     ("file-length", || report(tidy::long_files(&text_files()?))),
@@ -82,6 +84,12 @@ fn lint(features: &[&str]) -> Result<()> {
 fn docs() -> Result<()> {
     let args = "doc --profile tests --locked --workspace --no-deps";
     workspace::run(workspace::cargo()?.args(args.split(' ')).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Of all features, on the targets of the programs.
+fn licenses_sources_and_bans() -> Result<()> {
+    let rules = deny::Rules::load()?;
+    report(deny::problems(&Metadata::load_all_features(&rules.graph.targets)?, &rules))
 }
 
 fn text_files() -> Result<Vec<SourceFile>> {

@@ -6,6 +6,7 @@
 //! cargo xtask bench    one bench per stage, with rates; saves runs and compares with them
 //! cargo xtask data     makes, converts, verifies and parts data sets
 //! cargo xtask cuda-stub  runs a program on a stub of the CUDA driver
+//! cargo xtask third-party  writes THIRD-PARTY.md, the packages that the programs contain
 //! cargo xtask llvm     provides the LLVM that builds for CubeCL's CPU and CUDA devices link
 //! ```
 
@@ -14,10 +15,13 @@ mod bench;
 mod check;
 mod cuda_stub;
 mod data;
+mod deny;
 mod features;
+mod license;
 mod llvm;
 mod manifest;
 mod test;
+mod third_party;
 mod tidy;
 mod wheel;
 mod workspace;
@@ -51,6 +55,8 @@ enum Task {
     Data(data::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
     CudaStub(cuda_stub::Args),
+    /// Writes THIRD-PARTY.md: the packages that the programs contain, with their licences.
+    ThirdParty,
     /// Provides the LLVM that builds for CubeCL's CPU and CUDA devices link.
     Llvm,
 }
@@ -62,6 +68,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(args),
         Task::Data(args) => data::run(args),
         Task::CudaStub(args) => cuda_stub::run(args),
+        Task::ThirdParty => third_party::run(),
         Task::Llvm => llvm::run(),
     };
     match result {

@@ -34,7 +34,13 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) version: String,
     pub(crate) manifest_path: String,
+    /// The expression of SPDX, if the manifest states one.
+    pub(crate) license: Option<String>,
+    /// The kind and the address, joined by a plus; `None` for a folder.
+    pub(crate) source: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -43,6 +49,11 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) kind: Option<String>,
+    /// The versions that will do.
+    #[serde(default)]
+    pub(crate) req: String,
+    /// The folder of a dependency that has one.
+    pub(crate) path: Option<String>,
 }
 
 /// The resolved graph of packages, with all features that the workspace turns on.
@@ -74,9 +85,17 @@ pub(crate) struct DepKind {
 impl Metadata {
     /// Asks cargo, for this machine's platform only, so that nothing is fetched for others.
     pub(crate) fn load() -> Result<Self> {
-        let host = host()?;
-        let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", &host];
-        let json = stdout_of(cargo()?.args(args))?;
+        Self::load_with(&["--filter-platform", &host()?])
+    }
+
+    /// Asks cargo for the packages of every feature on these targets.
+    pub(crate) fn load_all_features(targets: &[String]) -> Result<Self> {
+        let targets = targets.iter().flat_map(|target| ["--filter-platform", target]);
+        Self::load_with(&["--all-features"].into_iter().chain(targets).collect::<Vec<_>>())
+    }
+
+    fn load_with(args: &[&str]) -> Result<Self> {
+        let json = stdout_of(cargo()?.args(["metadata", "--format-version", "1", "--locked"]).args(args))?;
         serde_json::from_str(&json).context("`cargo metadata` printed something unexpected")
     }
 }

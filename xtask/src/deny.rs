@@ -1,0 +1,323 @@
+//! Licences, sources and bans: all packages that any feature of the workspace brings, by the rules of `deny.toml`.
+//!
+//! The file is one of cargo-deny's, for those who have that program. This check needs `cargo metadata` alone. It reads
+//! the keys below and refuses others, so that the file holds no rule that only one of the two checks.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::license;
+use crate::workspace::{self, Metadata, Package};
+
+/// The rules' file.
+pub(crate) const PATH: &str = "deny.toml";
+
+/// The rules.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Rules {
+    pub(crate) graph: Graph,
+    pub(crate) licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+/// Which packages are looked at.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Graph {
+    /// The targets that programs are built for.
+    pub(crate) targets: Vec<String>,
+    #[serde(rename = "all-features")]
+    _all_features: True,
+}
+
+/// Which licences packages may have.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Licenses {
+    /// Those of any package.
+    allow: Vec<String>,
+    /// Those of single packages, besides.
+    #[serde(default)]
+    exceptions: Vec<Exception>,
+    /// Licences of packages whose manifests state none.
+    #[serde(default)]
+    clarify: Vec<Clarification>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    #[serde(rename = "crate")]
+    name: String,
+    allow: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Clarification {
+    #[serde(rename = "crate")]
+    name: String,
+    expression: String,
+    #[serde(rename = "license-files")]
+    _license_files: Vec<IgnoredAny>,
+}
+
+/// Which packages may not be there.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Bans {
+    #[serde(rename = "multiple-versions")]
+    _multiple_versions: Allow,
+    #[serde(rename = "wildcards")]
+    _wildcards: Deny,
+    /// Dependencies inside the workspace have a path and no version.
+    #[serde(rename = "allow-wildcard-paths")]
+    _allow_wildcard_paths: True,
+    deny: Vec<Ban>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ban {
+    #[serde(rename = "crate")]
+    name: String,
+    reason: String,
+}
+
+/// Where packages may come from.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Sources {
+    #[serde(rename = "unknown-registry")]
+    _unknown_registry: Deny,
+    #[serde(rename = "unknown-git")]
+    _unknown_git: Deny,
+    allow_registry: Vec<String>,
+    allow_git: Vec<String>,
+}
+
+/// The one value of a key whose others this check does not know.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Deny {
+    Deny,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Allow {
+    Allow,
+}
+
+/// The same for a key that is on or off.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "bool")]
+struct True;
+
+impl TryFrom<bool> for True {
+    type Error = &'static str;
+
+    fn try_from(is_set: bool) -> std::result::Result<Self, Self::Error> {
+        if is_set { Ok(Self) } else { Err("expected `true`: `cargo xtask check` knows no other") }
+    }
+}
+
+impl Rules {
+    /// Reads the workspace's file.
+    pub(crate) fn load() -> Result<Self> {
+        let path = workspace::root()?.join(PATH);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{PATH} cannot be read"))?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text)
+            .with_context(|| format!("{PATH} has rules that `cargo xtask check` does not know"))
+    }
+}
+
+impl Licenses {
+    /// The licence of a package whose manifest states this one, or none.
+    pub(crate) fn stated<'a>(&'a self, name: &str, license: Option<&'a str>) -> Option<&'a str> {
+        let clarified = self.clarify.iter().find(|clarified| clarified.name == name);
+        clarified.map(|clarified| &*clarified.expression).or(license)
+    }
+
+    fn problem(&self, package: &Package) -> Option<String> {
+        let Package { name, version, .. } = package;
+        let Some(expression) = self.stated(name, package.license.as_deref()) else {
+            return Some(format!(
+                "{name} {version} states no licence: read its files, and add it to [[licenses.clarify]]"
+            ));
+        };
+        let exception = self.exceptions.iter().filter(|exception| exception.name == *name);
+        let allowed: Vec<&String> =
+            self.allow.iter().chain(exception.flat_map(|exception| &exception.allow)).collect();
+        match license::is_met(expression, |license| allowed.iter().any(|allowed| *allowed == license)) {
+            Ok(true) => None,
+            Ok(false) => Some(format!(
+                "{name} {version} has the licence `{expression}`, which [licenses] does not allow"
+            )),
+            Err(error) => Some(format!("{name} {version} has the licence `{expression}`: {error}")),
+        }
+    }
+}
+
+impl Bans {
+    fn problems(&self, package: &Package) -> Vec<String> {
+        let Package { name, version, .. } = package;
+        let banned = self.deny.iter().filter(|ban| ban.name == *name);
+        let mut problems: Vec<String> =
+            banned.map(|ban| format!("{name} {version} is banned: {}", ban.reason)).collect();
+        let is_wild =
+            |dependency: &&workspace::Dependency| dependency.req == "*" && dependency.path.is_none();
+        for dependency in package.dependencies.iter().filter(is_wild) {
+            problems.push(format!("{name} {version} takes any version of {}: state one", dependency.name));
+        }
+        problems
+    }
+}
+
+impl Sources {
+    fn problem(&self, package: &Package, is_member: bool) -> Option<String> {
+        let Package { name, version, source, .. } = package;
+        let Some(source) = source else {
+            return (!is_member).then(|| format!("{name} {version} is in a folder outside of the workspace"));
+        };
+        let (kind, address) = source.split_once('+').unwrap_or(("", source));
+        let address = address.split(['?', '#']).next().unwrap_or(address);
+        let allowed = match kind {
+            "registry" | "sparse" => &self.allow_registry,
+            _ => &self.allow_git,
+        };
+        let is_allowed = allowed.iter().any(|allowed| allowed == address);
+        (!is_allowed).then(|| format!("{name} {version} comes from {source}, which [sources] does not allow"))
+    }
+}
+
+/// Every package that breaks a rule, one sentence a rule.
+pub(crate) fn problems(metadata: &Metadata, rules: &Rules) -> Vec<String> {
+    let mut problems = Vec::new();
+    for package in &metadata.packages {
+        let is_member = metadata.workspace_members.contains(&package.id);
+        problems.extend(rules.licenses.problem(package));
+        problems.extend(rules.sources.problem(package, is_member));
+        problems.extend(rules.bans.problems(package));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const RULES: &str = r#"
+        [graph]
+        targets = ["x86_64-unknown-linux-gnu"]
+        all-features = true
+        [licenses]
+        allow = ["MIT", "Apache-2.0"]
+        exceptions = [{ crate = "copyleft", allow = ["MPL-2.0"] }]
+        [[licenses.clarify]]
+        crate = "silent"
+        expression = "MIT"
+        license-files = []
+        [bans]
+        multiple-versions = "allow"
+        wildcards = "deny"
+        allow-wildcard-paths = true
+        deny = [{ crate = "openssl-sys", reason = "rustls is there" }]
+        [sources]
+        unknown-registry = "deny"
+        unknown-git = "deny"
+        allow-registry = ["https://example.org/index"]
+        allow-git = []
+    "#;
+
+    /// What is wrong with a package of the registry that has these entries besides, or in the place of others.
+    fn check(name: &str, entries: Value) -> Vec<String> {
+        let mut package = json!({
+            "id": name, "name": name, "version": "1.2.3", "manifest_path": "", "dependencies": [],
+            "license": "MIT OR GPL-3.0-only", "source": "registry+https://example.org/index",
+        });
+        for (key, value) in entries.as_object().unwrap() {
+            package[key] = value.clone();
+        }
+        let own = json!({
+            "id": "ours", "name": "ours", "version": "0.1.0", "manifest_path": "", "license": "MIT",
+            "dependencies": [{ "name": "ours-too", "kind": null, "req": "*", "path": "ours-too" }],
+        });
+        let metadata =
+            json!({ "packages": [own, package], "workspace_members": ["ours"], "resolve": { "nodes": [] } });
+        problems(&serde_json::from_value(metadata).unwrap(), &Rules::parse(RULES).unwrap())
+    }
+
+    #[test]
+    fn the_packages_of_the_workspace_keep_the_rules() {
+        let rules = Rules::load().unwrap();
+        assert_eq!(problems(&Metadata::load_all_features(&rules.graph.targets).unwrap(), &rules), [""; 0]);
+    }
+
+    #[test]
+    fn allowed_packages_have_no_problems() {
+        assert_eq!(check("a", json!({})), [""; 0]);
+        assert_eq!(check("copyleft", json!({ "license": "MPL-2.0" })), [""; 0]);
+        assert_eq!(check("silent", json!({ "license": null })), [""; 0]);
+    }
+
+    #[test]
+    fn rejects_unlisted_licenses() {
+        let expected =
+            |license: &str| format!("a 1.2.3 has the licence `{license}`, which [licenses] does not allow");
+        for license in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "MPL-2.0", "Apache-2.0 WITH LLVM-exception"] {
+            assert_eq!(check("a", json!({ "license": license })), [expected(license)]);
+        }
+        let stated_none = "a 1.2.3 states no licence: read its files, and add it to [[licenses.clarify]]";
+        assert_eq!(check("a", json!({ "license": null })), [stated_none]);
+        let invalid = check("a", json!({ "license": "MIT OR" }));
+        assert!(
+            invalid.len() == 1 && invalid[0].starts_with("a 1.2.3 has the licence `MIT OR`: "),
+            "{invalid:?}"
+        );
+    }
+
+    #[test]
+    fn rejects_other_sources() {
+        for source in [
+            "registry+https://example.org/other",
+            "sparse+https://example.com/index",
+            "git+https://example.org/a?branch=main#0123",
+        ] {
+            let expected = format!("a 1.2.3 comes from {source}, which [sources] does not allow");
+            assert_eq!(check("a", json!({ "source": source })), [expected]);
+        }
+        assert_eq!(
+            check("a", json!({ "source": null })),
+            ["a 1.2.3 is in a folder outside of the workspace"]
+        );
+    }
+
+    #[test]
+    fn rejects_banned_crates_and_wildcard_versions() {
+        assert_eq!(check("openssl-sys", json!({})), ["openssl-sys 1.2.3 is banned: rustls is there"]);
+        let any = json!({ "dependencies": [{ "name": "b", "kind": null, "req": "*" }] });
+        assert_eq!(check("a", any), ["a 1.2.3 takes any version of b: state one"]);
+    }
+
+    #[test]
+    fn rejects_rules_that_it_does_not_check() {
+        for (from, to) in [
+            ("wildcards = \"deny\"", "wildcards = \"warn\""),
+            ("all-features = true", "all-features = false"),
+            ("[bans]", "[bans]\nhighlight = \"all\""),
+            ("[sources]", "[advisories]\n[sources]"),
+        ] {
+            assert!(Rules::parse(&RULES.replace(from, to)).is_err(), "{to}");
+        }
+    }
+}
