@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_partition::Part;
-use kiln_rpc::{Door, Guard, Tls, Token, max_open_files};
+use kiln_rpc::{Door, Throttle, Tls, Token, max_open_files};
 use tokio::runtime::{Builder, Runtime};
 use tonic::service::interceptor::InterceptedService;
 
@@ -77,7 +77,7 @@ pub struct Server {
     runtime: Option<Runtime>,
     address: SocketAddr,
     service: Service,
-    guard: Guard,
+    wrong_tokens: Arc<Throttle>,
 }
 
 impl Server {
@@ -108,6 +108,7 @@ impl Server {
         };
         let door = Door { address: address.clone(), token, tls };
         let guard = door.guard("another token: clients and servers of a graph have the same");
+        let wrong_tokens = guard.wrong_tokens();
         let graph = GraphServer::new(service.clone()).max_decoding_message_size(MAX_QUESTION_BYTES);
         let router = door
             .server()?
@@ -116,12 +117,12 @@ impl Server {
             .max_concurrent_streams(Some(MAX_QUESTIONS))
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
-            .add_service(InterceptedService::new(graph, guard.clone()));
+            .add_service(InterceptedService::new(graph, guard));
         let _inside = runtime.enter();
         let incoming = door.incoming(listener, n_connections).map_err(failed)?;
         runtime.spawn(router.serve_with_incoming(incoming));
         drop(_inside);
-        Ok(Self { runtime: Some(runtime), address: bound, service, guard })
+        Ok(Self { runtime: Some(runtime), address: bound, service, wrong_tokens })
     }
 
     /// Where it serves.
@@ -137,7 +138,7 @@ impl Server {
     /// The number of calls without the token or with another one, which were refused. Log lines name the last of them, at
     /// most once a minute.
     pub fn n_wrong_tokens(&self) -> u64 {
-        self.guard.n_wrong_tokens()
+        self.wrong_tokens.n_events()
     }
 
     /// For how long nobody has used it, after somebody did.

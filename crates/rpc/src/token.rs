@@ -106,15 +106,15 @@ impl Guard {
         Self { admits: Admits::Service, ..self }
     }
 
-    /// The number of calls without the token or with another one.
-    pub fn n_wrong_tokens(&self) -> u64 {
-        self.wrong.n_events()
+    /// The calls without the token or with another one.
+    pub fn wrong_tokens(&self) -> Arc<Throttle> {
+        Arc::clone(&self.wrong)
     }
 
     fn refuse(&self, admission: Option<&Admission>) -> Status {
         let from = admission.map_or_else(|| "somewhere".to_owned(), |admission| admission.peer().to_string());
         self.wrong
-            .event(|n| format!("{n} calls with a wrong token or none so far, the last one from {from}"));
+            .event(|n| format!("calls with a wrong token or none: {n} so far, the last one from {from}"));
         if let Some(admission) = admission {
             admission.refuse();
         }
@@ -175,7 +175,7 @@ mod tests {
             // A service's clones count together.
             assert!(!call(&mut guard.clone(), token, &stranger));
         }
-        assert_eq!((guard.n_wrong_tokens(), stranger.is_admitted()), (3, false));
+        assert_eq!((guard.wrong_tokens().n_events(), stranger.is_admitted()), (3, false));
         let friend = Admission::new(([127, 0, 0, 1], 2).into());
         assert!(call(&mut guard, Some("the-word-of-this-test"), &friend));
         assert!(friend.is_admitted());

@@ -316,3 +316,29 @@ fn what_cannot_be_is_told() {
         assert!(said.contains(expected) && said.starts_with("Error"), "expected {expected}: {said}");
     }
 }
+
+/// The private key is a secret like the token: a file that others can read is refused by whoever names it.
+#[cfg(unix)]
+#[test]
+fn rejects_a_key_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("own.key");
+    std::fs::write(&key, "no key").unwrap();
+    let tls = format!("--tls-ca ca.pem --tls-cert own.pem --tls-key {}", key.display());
+    let said = |mode: u32| {
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+        let flags = format!("--health 127.0.0.1:9 {tls}");
+        let mut serve = command(env!("CARGO_BIN_EXE_kiln-serve"), &flags);
+        text(&serve.output().unwrap())
+    };
+    for mode in [0o644, 0o640, 0o604] {
+        let said = said(mode);
+        assert!(
+            said.contains("--tls-key=") && said.contains("others can read it, chmod 600 it"),
+            "{mode:o}: {said}"
+        );
+    }
+    let said = said(0o600);
+    assert!(!said.contains("chmod") && said.contains("own.pem: No such file"), "{said}");
+}

@@ -1,4 +1,5 @@
 //! Processes that know the token and are no ranks of the job that they come to.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ fn late_processes_of_any_kind_are_refused_alone() {
     ended.check_each(&[0, 0, 0, 70, 70, 70, 70]);
     ended.expect("says it is one of 9, rank 0 says 3");
     ended.expect("another token: all processes of a job have the same");
-    ended.expect_once("1 calls with a wrong token or none so far, the last one from 127.0.0.1:");
+    ended.expect_once("calls with a wrong token or none: 1 so far, the last one from 127.0.0.1:");
 }
 
 /// A rank that fell silent, and a process that was started in its place: the job ends, to be started again as a whole.
@@ -72,7 +73,7 @@ fn a_process_of_the_next_attempt_waits_for_it() {
     job.spawn(1, &attempt("1"));
     job.wait_for("is of job a-job, restart 1 and must wait for its end");
     for rank in 0..2 {
-        assert_eq!(job.wait_for_process(rank).code(), Some(0));
+        assert_eq!(job.processes[rank].wait().unwrap().code(), Some(0));
     }
     job.spawn(0, &attempt("1"));
     job.wait().check_all(0);
@@ -85,7 +86,7 @@ fn a_process_of_the_attempt_before_does_not_end_the_next() {
     job.spawn(0, &attempt("1"));
     job.stranger();
     job.spawn(1, &[&attempt("0")[..], &[("KILN_TEST_JOIN", "2")]].concat());
-    assert_eq!(job.wait_for_process(1).code(), Some(75));
+    assert_eq!(job.processes[1].wait().unwrap().code(), Some(75));
     job.spawn(1, &attempt("1"));
     let ended = job.wait();
     ended.check_each(&[0, 75, 0]);

@@ -44,7 +44,7 @@ pub(crate) fn mpirun_is_missing() -> Option<&'static str> {
 
 /// Processes of one job.
 pub(crate) struct Job {
-    processes: Vec<Child>,
+    pub(crate) processes: Vec<Child>,
     engine: Engine,
     n_ranks: usize,
     body: &'static str,
@@ -205,11 +205,6 @@ impl Job {
     /// How many files and connections a process that the test has started has open.
     pub(crate) fn n_files(&self, process: usize) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.processes[process].id())).unwrap().count()
-    }
-
-    /// Waits until a process that the test has started has ended.
-    pub(crate) fn wait_for_process(&mut self, process: usize) -> ExitStatus {
-        self.processes[process].wait().unwrap()
     }
 
     pub(crate) fn wait_for(&mut self, text: &str) {

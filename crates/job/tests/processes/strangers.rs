@@ -64,9 +64,10 @@ fn idle_connections_do_not_end_a_job() {
     job.wait().check_all(0);
 }
 
-/// Strangers that have taken all connections before the ranks join: all are closed, and the ranks get in.
+/// Strangers that have taken all connections before the ranks join: all are closed while the job runs, and the ranks get
+/// in.
 fn check_join_among_strangers(vars: &[(&str, &str)]) {
-    let mut job = Job::prepare(2, "some steps");
+    let mut job = Job::prepare(2, "files");
     job.spawn_with_files(0, N_FILES, vars);
     // Twice as many as rank 0 accepts.
     let strangers: Vec<_> = (0..36).map(|at| begin(&job, BEGINNINGS[at % BEGINNINGS.len()])).collect();
@@ -74,6 +75,7 @@ fn check_join_among_strangers(vars: &[(&str, &str)]) {
     job.wait_for("step 20");
     let late: Vec<_> = BEGINNINGS.iter().map(|beginning| begin(&job, beginning)).collect();
     strangers.iter().for_each(check_closed);
+    assert_eq!(job.processes[0].try_wait().unwrap(), None, "they were closed by the end of the job");
     job.wait().check_all(0);
     drop(late);
 }
