@@ -15,8 +15,9 @@ use crate::Soak;
 use crate::job::rank_command;
 use crate::server::{PANICS, connect, token};
 
-/// How long a connection without an authenticated call may stay open: 5 s, and what a busy machine adds.
-const CLOSED_WITHIN: Duration = Duration::from_secs(15);
+/// How long a connection without an authenticated call may stay open. A server closes it after 5 s, but before that it
+/// waits for the idle ones that came earlier: a job accepts 16 strangers at a time.
+const CLOSED_WITHIN: Duration = Duration::from_secs(180);
 
 pub(crate) const ACTIVITIES: &[(&str, fn(&Soak) -> Result)] = &[
     ("garbage", garbage),
@@ -105,13 +106,13 @@ fn duplicate_rank(soak: &Soak) -> Result {
     let Some(address) = soak.job_address() else { return Ok(()) };
     let log = std::env::temp_dir().join(format!("kiln-soak-duplicate-{}", std::process::id()));
     let mut process =
-        rank_command(&soak.program, &address, 1, &log)?.arg("--join-within").arg("5").spawn()?;
+        rank_command(&soak.program, &address, 1, &log)?.arg("--join-within").arg("60").spawn()?;
     let started = Instant::now();
     let status = loop {
         if let Some(status) = process.try_wait()? {
             break status;
         }
-        if Duration::from_secs(60) < started.elapsed() {
+        if CLOSED_WITHIN < started.elapsed() {
             process.kill()?;
             process.wait()?;
             return Err("a duplicate rank is neither refused nor ended".into());
@@ -122,7 +123,10 @@ fn duplicate_rank(soak: &Soak) -> Result {
     std::fs::remove_file(&log)?;
     // Where the job has ended meanwhile, nobody refuses it.
     let is_refused = status.code() == Some(70);
-    let is_late = soak.job_address().as_deref() != Some(&*address);
+    if !is_refused {
+        soak.pause(Duration::from_secs(2));
+    }
+    let is_late = soak.is_over() || soak.job_address().as_deref() != Some(&*address);
     if is_refused || is_late {
         Ok(())
     } else {
