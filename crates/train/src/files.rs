@@ -9,7 +9,8 @@ impl<T: Task> Trainer<T> {
     /// old contents it still reads. A meeting.
     ///
     /// # Errors
-    /// [`kiln_graph::Error::FileChanged`] on the rank that has mapped the file, and [`Error::Ranks`] on the others.
+    /// [`kiln_graph::Error::FileChanged`] on the rank that has mapped the file, and [`Error::Ranks`](crate::Error::Ranks) on the
+    /// others.
     pub fn check_files(&mut self) -> Result<Vec<PathBuf>> {
         let own = kiln_graph::check_mapped_files();
         if self.comm().topology().world_size == 1 {
