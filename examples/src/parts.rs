@@ -97,7 +97,7 @@ enum Source {
 
 /// How one rank reaches the graph.
 enum Reach {
-    Worker(Worker),
+    Worker(Box<Worker>),
     Client(Arc<RemoteGraph>),
 }
 
@@ -301,7 +301,7 @@ impl Parts<'_> {
             in_flight_bytes: self.args.in_flight_bytes(),
             ..WorkerConfig::new(host.clone().map_err(anyhow::Error::msg)?)
         };
-        Ok(Reach::Worker(Worker::meet(comm.channel("parts")?, part, config)?))
+        Ok(Reach::Worker(Box::new(Worker::meet(comm.channel("parts")?, part, config)?)))
     }
 
     /// Samples the own part where `--graph-mode` says.

@@ -331,8 +331,8 @@ impl Comm {
     }
 }
 
-/// NCCL does not tell the other ranks that one has ended: those of this process end their waits [`GRACE`] later, as they may
-/// have finished the same call.
+/// NCCL does not tell the other ranks that one has ended: those of this process end their waits two seconds later, as they
+/// may have finished the same call.
 impl Drop for Comm {
     fn drop(&mut self) {
         if !self.end() {

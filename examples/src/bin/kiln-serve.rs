@@ -73,10 +73,9 @@ fn main() -> anyhow::Result<()> {
 
 fn ask(address: &str, token: Token, args: &Args) -> anyhow::Result<()> {
     let health = Health::ask(address, token, args.tls.files()?, PATIENCE)?;
-    let Health { part, n_clients, uptime, oldest_request } = health;
-    let oldest = oldest_request.map(|age| format!(", oldest request {:.1} s", age.as_secs_f64()));
-    let oldest = oldest.unwrap_or_default();
-    say(format_args!("part {part}, {n_clients} clients, {:.1} s{oldest}", uptime.as_secs_f64()));
+    let oldest = health.oldest_request.unwrap_or_default().as_secs_f64();
+    let (Health { part, n_clients, .. }, uptime) = (&health, health.uptime.as_secs_f64());
+    say(format_args!("part {part}, {n_clients} clients, {uptime:.1} s, oldest request {oldest:.1} s"));
     Ok(())
 }
 
