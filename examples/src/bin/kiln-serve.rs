@@ -72,10 +72,10 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn ask(address: &str, token: Token, args: &Args) -> anyhow::Result<()> {
-    let health = Health::ask(address, token, args.tls.files()?, PATIENCE)?;
-    let oldest = health.oldest_request.unwrap_or_default().as_secs_f64();
-    let (Health { part, n_clients, .. }, uptime) = (&health, health.uptime.as_secs_f64());
-    say(format_args!("part {part}, {n_clients} clients, {uptime:.1} s, oldest request {oldest:.1} s"));
+    let Health { part, n_clients, uptime, oldest_request } =
+        Health::ask(address, token, args.tls.files()?, PATIENCE)?;
+    let oldest = oldest_request.unwrap_or_default();
+    say(format_args!("part {part}, {n_clients} clients, {uptime:.1?}, oldest request {oldest:.1?}"));
     Ok(())
 }
 
@@ -86,16 +86,14 @@ fn serve(part: &Path, listen: &str, token: Token, args: &Args) -> anyhow::Result
     }
     let part = Arc::new(Part::open(part)?);
     let config = ServeConfig::new(listen, token);
-    let server = Server::start(
-        Arc::clone(&part),
-        ServeConfig {
-            tls: args.tls.files()?,
-            n_threads: args.threads.unwrap_or(config.n_threads),
-            max_connections: args.max_connections,
-            lease: Duration::from_secs(args.lease as u64),
-            ..config
-        },
-    )?;
+    let config = ServeConfig {
+        tls: args.tls.files()?,
+        n_threads: args.threads.unwrap_or(config.n_threads),
+        max_connections: args.max_connections,
+        lease: Duration::from_secs(args.lease as u64),
+        ..config
+    };
+    let server = Server::start(Arc::clone(&part), config)?;
     // Debian gives a machine's own name such an address.
     let is_meant = ["127.", "localhost:", "[::1]"].iter().any(|start| listen.starts_with(start));
     ensure!(

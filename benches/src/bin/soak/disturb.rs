@@ -19,7 +19,10 @@ use crate::server::{PANICS, connect, token};
 /// waits for the idle ones that came earlier: a job accepts 16 strangers at a time.
 const CLOSED_WITHIN: Duration = Duration::from_secs(180);
 
-pub(crate) const ACTIVITIES: &[(&str, fn(&Soak) -> Result)] = &[
+/// One thing that is done again and again.
+pub(crate) type Disturbance = fn(&Soak) -> Result;
+
+pub(crate) const DISTURBANCES: &[(&str, Disturbance)] = &[
     ("garbage", garbage),
     ("idle connections", idle),
     ("wrong tokens", wrong_tokens),

@@ -55,7 +55,7 @@ impl Soak {
 /// Something that is done again and again, and how often it was.
 struct Activity {
     name: &'static str,
-    run: fn(&Soak) -> Result,
+    run: disturb::Disturbance,
     count: AtomicUsize,
 }
 
@@ -81,7 +81,7 @@ fn run(program: PathBuf, minutes: f64) -> Result {
         stop: AtomicBool::new(false),
         failures: Mutex::default(),
     };
-    let activities: Vec<Activity> = disturb::ACTIVITIES
+    let activities: Vec<Activity> = disturb::DISTURBANCES
         .iter()
         .map(|(name, run)| Activity { name, run: *run, count: AtomicUsize::new(0) })
         .collect();
