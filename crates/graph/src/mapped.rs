@@ -83,8 +83,9 @@ pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
 /// [`Error::FileChanged`] for a file that is still the same one with another length or time, and [`Error::Io`] for one
 /// whose path cannot be looked up.
 pub fn check_mapped_files() -> Result<Vec<PathBuf>> {
-    let mut files: Vec<Arc<MappedFile>> =
-        lock().values().filter_map(|entry| entry.file.upgrade()).filter(|file| file.is_named).collect();
+    // No file is dropped under the lock, which the drop takes, too.
+    let mut files: Vec<Arc<MappedFile>> = lock().values().filter_map(|entry| entry.file.upgrade()).collect();
+    files.retain(|file| file.is_named);
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let mut replaced = Vec::new();
     for file in files {

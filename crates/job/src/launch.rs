@@ -4,6 +4,9 @@ use std::num::NonZeroU16;
 use crate::Master;
 use crate::master::{first_host, is_host};
 
+/// What stands between the id of a run of torchrun and the number of restarts of an agent.
+pub(crate) const AGENT_RESTART: &str = ", agent restart ";
+
 /// Which process of a job this is, and how it finds the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
@@ -288,16 +291,18 @@ impl Said<'_> {
 
     /// What tells this attempt at the job from others: torchrun counts restarts, Slurm those of a job that it requeued.
     fn job_id(&self, source: Source) -> Option<String> {
-        let (id, restarts) = match source {
+        let (id, how, restarts) = match source {
             Source::Flags | Source::OpenMpi => return None,
-            Source::Torchrun => (self.get("TORCHELASTIC_RUN_ID")?, "TORCHELASTIC_RESTART_COUNT"),
+            Source::Torchrun => {
+                (self.get("TORCHELASTIC_RUN_ID")?, AGENT_RESTART, "TORCHELASTIC_RESTART_COUNT")
+            }
             Source::Pmix | Source::Slurm => {
                 let step = STEP_IDS.iter().find_map(|name| self.get(name))?;
-                (format!("{}.{step}", self.get("SLURM_JOB_ID")?), "SLURM_RESTART_COUNT")
+                (format!("{}.{step}", self.get("SLURM_JOB_ID")?), ", restart ", "SLURM_RESTART_COUNT")
             }
         };
         Some(match self.get(restarts) {
-            Some(n_restarts) => format!("{id}, restart {n_restarts}"),
+            Some(n_restarts) => format!("{id}{how}{n_restarts}"),
             None => id,
         })
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use crate::launch::AGENT_RESTART;
 use crate::place::Seconds;
 use crate::proto::{Doing, Fault, Join, Member, Members, Nothing, told};
 use crate::timing::RECENT;
@@ -95,7 +96,7 @@ impl State {
                 Some(Refusal::OtherAttempt(format!("job {job} is ending, {who} must wait: {}", fault.what)))
             }
             (_, Some(Some(seat))) if is_complete => Some(self.refusal_of_second(seat, join, now)),
-            _ if self.is_of_another_attempt(join) => {
+            _ if self.is_of_another_attempt(join, is_same_run) => {
                 let other = &join.job;
                 Some(Refusal::OtherAttempt(format!("{who} is of job {other}, rank 0 here is of job {job}")))
             }
@@ -108,40 +109,57 @@ impl State {
         let (who, other, job) = (name_of(join), name_of(&seat.join), self.job.as_str());
         let silence = now.saturating_duration_since(seat.heard);
         let ago = Seconds(silence);
+        let is_there = format!("{other} of job {job} was heard from {ago} ago");
+        if self.is_of_another_attempt(join, str::eq) {
+            let attempt = &join.job;
+            return Refusal::OtherAttempt(format!(
+                "{is_there}, {who} is of job {attempt} and must wait for its end"
+            ));
+        }
+        // Neither could take the other's place.
+        if let Some(difference) = self.difference(join, &seat.join) {
+            return Refusal::Newcomer(format!("{is_there}, {who} is no rank of it: {difference}"));
+        }
         if RECENT < silence {
             let rank = join.rank;
-            let reason = format!(
+            return Refusal::Replacement(format!(
                 "two processes say they are rank {rank}: {other}, last heard from {ago} ago, and {who} in its place"
-            );
-            return Refusal::Replacement(reason);
+            ));
         }
-        let is_alive = format!("{other} of job {job} is alive, heard from {ago} ago");
-        match self.is_of_another_attempt(join) {
-            true => Refusal::OtherAttempt(format!(
-                "{is_alive}, {who} is of job {} and must wait for its end",
-                join.job
-            )),
-            false => Refusal::Newcomer(format!("{is_alive}, {who} is a duplicate: start each rank once")),
-        }
+        Refusal::Newcomer(format!(
+            "{other} of job {job} is alive, heard from {ago} ago, {who} is a duplicate: start each rank once"
+        ))
     }
 
-    fn is_of_another_attempt(&self, join: &Join) -> bool {
-        matches!(&self.job, JobId::Launcher(id) if !join.job.is_empty() && *id != join.job)
+    fn is_of_another_attempt(&self, join: &Join, is_same: fn(&str, &str) -> bool) -> bool {
+        matches!(&self.job, JobId::Launcher(id) if !join.job.is_empty() && !is_same(id, &join.job))
     }
 
     /// How a process differs from those that have joined, in what must be alike.
     fn misfit(&self, join: &Join) -> Option<String> {
-        let (rank, world_size, who) = (join.rank as usize, self.seats.len(), name_of(join));
-        if join.world_size as usize != world_size {
-            let of = join.world_size;
-            return Some(format!("{who} says it is one of {of}, rank 0 says {world_size}: start all alike"));
-        }
+        let (rank, who) = (join.rank as usize, name_of(join));
         if let Some(seat) = &self.seats[rank] {
             let other = name_of(&seat.join);
             return Some(format!("two processes say they are rank {rank}: {other} and {who}"));
         }
-        let first = &self.seats.iter().flatten().next()?.join;
-        let other = name_of(first);
+        match self.seats.iter().flatten().next() {
+            Some(first) => self.difference(join, &first.join),
+            None => self.other_size(join),
+        }
+    }
+
+    fn other_size(&self, join: &Join) -> Option<String> {
+        let (who, of, world_size) = (name_of(join), join.world_size, self.seats.len());
+        let differs = of as usize != world_size;
+        differs.then(|| format!("{who} says it is one of {of}, rank 0 says {world_size}: start all alike"))
+    }
+
+    /// How a process differs from one that has joined, in what must be alike.
+    fn difference(&self, join: &Join, first: &Join) -> Option<String> {
+        if let Some(text) = self.other_size(join) {
+            return Some(text);
+        }
+        let (who, other) = (name_of(join), name_of(first));
         if join.version != first.version {
             let (own, others) = (&join.version, &first.version);
             return Some(format!(
@@ -213,6 +231,13 @@ impl State {
         }
         Some(own)
     }
+}
+
+/// Whether two ids are of one run of torchrun. Its agents count their own restarts: after one was replaced, or joined later,
+/// their counts differ within an attempt.
+fn is_same_run(one: &str, other: &str) -> bool {
+    let run = |id: &str| id.split_once(AGENT_RESTART).map_or(id.to_owned(), |(run, _)| run.to_owned());
+    run(one) == run(other)
 }
 
 pub(crate) fn member(join: &Join) -> Member {

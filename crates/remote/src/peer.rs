@@ -244,10 +244,12 @@ impl Peer {
     }
 
     /// Takes a lease in the place of one that the server does not know, unless somebody has done so meanwhile.
+    /// The caller finds out where the time is up.
     async fn open_again(&self, unknown: u64, within: Duration) -> Result<()> {
-        let _opening = self.opening.lock().await;
+        let started = Instant::now();
+        let Ok(_opening) = timeout(within, self.opening.lock()).await else { return Ok(()) };
         if self.lease.load(Ordering::Relaxed) == unknown {
-            self.open(within).await?;
+            self.open(within.saturating_sub(started.elapsed())).await?;
         }
         Ok(())
     }

@@ -13,14 +13,16 @@ use crate::wire::{SampledRange, chunks};
 /// The most rows that are sampled before the server looks whether its client is still connected.
 const GROUP: usize = 256;
 
-/// Memory of a picked edge: source, id and weight where it is sampled; source, position and weight as it is sent.
-const EDGE_BYTES: usize = 16 + 12;
+/// Memory of a picked edge: source, id and weight where it is sampled, and its pick; source, position and weight as it is
+/// sent, in arrays that have room for as much again while they grow.
+const EDGE_BYTES: usize = 16 + 4 + 2 * 12;
 
 /// Memory of a row besides its edges: the end of its edges; their number and the id of the first as they are sent.
 const ROW_BYTES: usize = 4 + 12;
 
 /// Samples edges of rows and sends them in ranges of rows. A range takes at most `response_bytes` of memory, unless it is
-/// one row that takes more. Returns early when the client disconnects.
+/// one row that takes more. A rule of a user's that picks more than its fanout ends a range early. Returns early when the
+/// client disconnects.
 ///
 /// # Errors
 /// Those of sampling.
@@ -41,8 +43,11 @@ pub(crate) fn send_samples(
             }
             held.sample(group, rule, draw, &mut scratch, &mut picked)?;
             sampled.push(&held.edges, group, &picked);
+            if response_bytes <= sampled.n_bytes() && !send(std::mem::take(&mut sampled), response) {
+                return Ok(());
+            }
         }
-        if !chunks(sampled.into_arrays()).all(|chunk| response.send(chunk)) {
+        if !send(sampled, response) {
             return Ok(());
         }
     }
@@ -52,6 +57,11 @@ pub(crate) fn send_samples(
 /// The memory that a row with so many picked edges takes.
 pub(crate) fn row_bytes(n_edges: usize) -> usize {
     ROW_BYTES.saturating_add(n_edges.saturating_mul(EDGE_BYTES))
+}
+
+/// Sends a range, unless it has no rows; returns whether to go on.
+fn send(sampled: SampledRange, response: &ResponseSender) -> bool {
+    sampled.n_bytes() == 0 || chunks(sampled.into_arrays()).all(|chunk| response.send(chunk))
 }
 
 /// The rows in ranges, each of which takes at most so many bytes when it is sampled.

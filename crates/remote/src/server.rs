@@ -55,7 +55,7 @@ impl ServeConfig {
     }
 
     /// The most memory, in bytes, that the requests of clients take: the responses that are computed and the requests
-    /// that wait. A row whose edges take more than `response_bytes` (28 bytes an edge that is picked) adds its excess.
+    /// that wait. A row whose edges take more than `response_bytes` (44 bytes an edge that is picked) adds its excess.
     /// Besides, each connection has buffers: up to 16 MiB of requests that were not read yet, and 1 MiB a response.
     pub fn memory_bytes(&self) -> usize {
         self.n_threads.max(1) * self.response_bytes + REQUEST_BYTES
@@ -71,7 +71,8 @@ impl ServeConfig {
 /// A part of a graph that other processes use, for as long as this lives.
 ///
 /// It has threads of its own: two that wait for the network, and `n_threads` that compute responses. Its memory is bounded:
-/// [`ServeConfig::memory_bytes`]. A panic while a response is computed, in a rule say, ends that request alone.
+/// [`ServeConfig::memory_bytes`]. A panic while a response is computed, in a rule say, ends that request alone; where
+/// the process is a rank of a job, as in worker mode, it ends the job, as any panic does.
 #[derive(Debug)]
 pub struct Server {
     runtime: Option<Runtime>,

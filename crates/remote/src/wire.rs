@@ -43,12 +43,14 @@ pub(crate) fn ids(bytes: &[u8]) -> Option<Vec<NodeId>> {
     bytes.len().is_multiple_of(size_of::<NodeId>()).then(|| pod_collect_to_vec(bytes))
 }
 
-/// Pieces of bytes that each fit a message.
+/// Pieces of bytes that each fit a message. A piece of a longer array is a copy: one that waits for a slow client does not
+/// keep the array in memory.
 pub(crate) fn chunks(arrays: impl IntoIterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
     arrays.into_iter().flat_map(|mut bytes| {
-        std::iter::from_fn(move || {
-            let n_bytes = bytes.len().min(CHUNK_BYTES);
-            (0 < n_bytes).then(|| bytes.split_to(n_bytes))
+        std::iter::from_fn(move || match bytes.len() {
+            0 => None,
+            1..=CHUNK_BYTES => Some(std::mem::take(&mut bytes)),
+            _ => Some(Bytes::copy_from_slice(&bytes.split_to(CHUNK_BYTES))),
         })
     })
 }
@@ -78,6 +80,11 @@ impl SampledRange {
         if let Some(weights) = weights {
             self.weights.extend_from_slice(weights);
         }
+    }
+
+    /// The bytes of the arrays.
+    pub(crate) fn n_bytes(&self) -> usize {
+        12 * self.counts.len() + 8 * self.srcs.len() + 4 * self.weights.len()
     }
 
     /// The range as it is sent: the number of its rows as u32, and the arrays.
@@ -322,5 +329,8 @@ mod tests {
         let pieces: Vec<Bytes> =
             chunks([bytes_of(vec![1_u8; CHUNK_BYTES + 3]), bytes_of::<u32>(Vec::new())]).collect();
         assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [CHUNK_BYTES, 3]);
+        let mut pieces = chunks([bytes_of(vec![1_u8; 2 * CHUNK_BYTES])]);
+        let first = pieces.next().expect("there are two");
+        assert!(first.is_unique(), "a piece that waits keeps the whole array");
     }
 }

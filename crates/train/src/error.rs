@@ -223,7 +223,9 @@ impl Error {
     /// network file system has failed.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Io { source, .. } => is_transient(source),
+            Self::Io { source, .. } | Self::Graph(kiln_graph::Error::Io { source, .. }) => {
+                is_transient(source)
+            }
             Self::CheckpointOverdue { last, .. } => last.is_transient(),
             _ => false,
         }

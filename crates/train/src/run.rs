@@ -331,7 +331,12 @@ fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(source) => {
-                damaged.push((path.clone(), Error::Io { path, source }));
+                let error = Error::Io { path: path.clone(), source };
+                // The file may be whole: it is neither passed over nor put out of the way.
+                if error.is_transient() {
+                    return Err(error);
+                }
+                damaged.push((path, error));
                 continue;
             }
         };

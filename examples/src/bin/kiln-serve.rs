@@ -7,7 +7,6 @@
 //! It holds nothing of any training, so that it may be started again at any time, and outlives its clients. It ends by
 //! SIGTERM, with `--until-released` when nobody uses it any more, and with an error when a file of its part was changed. `kiln-serve --health 10.0.0.1:29600` asks it how it is.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -107,11 +106,13 @@ fn serve(part: &Path, listen: &str, token: Token, args: &Args) -> anyhow::Result
     say(format_args!(
         "part {index} of {n_parts} of {name}, {n_nodes} nodes and {n_edges} edges, at {address}"
     ));
-    let _ = std::io::stdout().flush();
     let released = args.until_released.map(|seconds| Duration::from_secs(seconds as u64));
     let is_released = || released.is_some_and(|wait| server.free_for().is_some_and(|free| wait <= free));
     while !stop.load(Ordering::Relaxed) && !is_released() {
-        kiln_graph::check_mapped_files()?;
+        // A path that cannot be looked up now is looked up again.
+        if let Err(error @ kiln_graph::Error::FileChanged { .. }) = kiln_graph::check_mapped_files() {
+            bail!(error);
+        }
         std::thread::sleep(LOOK);
     }
     say(format_args!("part {index} ends, with {} clients", server.n_clients()));

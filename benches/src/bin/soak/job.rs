@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kiln_benches::Result;
 
-use crate::Soak;
 use crate::server::{Usage, limited};
+use crate::{MAX_RSS_BYTES, Soak};
 
 /// The token of all jobs.
 pub(crate) const TOKEN: &str = "a-word-of-the-soak-test";
@@ -92,6 +92,9 @@ fn run(program: &Path, folder: &Path, publish: impl Fn(Option<&str>), show: impl
     }
     publish(None);
     show(&most.to_string());
+    if MAX_RSS_BYTES < most.rss_bytes {
+        return Err(format!("rank 0 had {most}").into());
+    }
     if let Some(rank) = statuses.iter().position(|status| !status.is_some_and(|status| status.success())) {
         let log = std::fs::read_to_string(folder.join(format!("rank-{rank}.log")))?;
         return Err(format!("rank {rank} ended with {:?}: {log}", statuses[rank]).into());

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 use kiln_benches::Result;
 
+/// The most memory that the server and a rank may have: several times what they need.
+const MAX_RSS_BYTES: usize = 256 << 20;
+
 /// What all threads share.
 struct Soak {
     program: PathBuf,
@@ -102,6 +105,9 @@ fn run(program: PathBuf, minutes: f64) -> Result {
                 .collect();
             let (jobs, samples) = (n_jobs.load(Ordering::Relaxed), n_samples.load(Ordering::Relaxed));
             let (used, at) = (server.usage(), started.elapsed().as_secs());
+            if MAX_RSS_BYTES < used.rss_bytes {
+                soak.fail(format!("the server has {used}"));
+            }
             println!("{at} s: server {used}; {jobs} jobs, {samples} samples; {}", done.join(", "));
             if !server.is_alive() {
                 soak.fail("the server has ended".to_owned());

@@ -23,7 +23,7 @@ fn launchers_identify_the_attempt_at_a_job() {
     for (words, expected) in [
         (SLURM, Some("12.0")),
         (&with(SLURM, "SLURM_RESTART_COUNT=1"), Some("12.0, restart 1")),
-        (&torchrun, Some("a-job, restart 2")),
+        (&torchrun, Some("a-job, agent restart 2")),
         (TORCHRUN, None),
         ("--rank=0 --world-size=2", None),
         // Of a launcher that is not the one that is believed.

@@ -71,7 +71,7 @@ fn a_process_of_the_next_attempt_waits_for_it() {
     (0..2).for_each(|rank| job.spawn(rank, &attempt("0")));
     job.wait_for("step 20");
     job.spawn(1, &attempt("1"));
-    job.wait_for("is of job a-job, restart 1 and must wait for its end");
+    job.wait_for("is of job a-job, agent restart 1 and must wait for its end");
     for rank in 0..2 {
         assert_eq!(job.processes[rank].wait().unwrap().code(), Some(0));
     }
@@ -79,16 +79,25 @@ fn a_process_of_the_next_attempt_waits_for_it() {
     job.wait().check_all(0);
 }
 
-/// A process of the attempt before comes while the ranks of the next one join.
+/// An agent of torchrun that replaced a lost one begins to count at 0, in the same attempt as the others.
 #[test]
-fn a_process_of_the_attempt_before_does_not_end_the_next() {
+fn agents_of_one_run_may_count_other_restarts() {
+    let mut job = Job::prepare(2, "value");
+    job.spawn(0, &attempt("1"));
+    job.spawn(1, &attempt("0"));
+    job.wait().check_each(&[0, 0]);
+}
+
+/// A process of another run comes while the ranks of this one join.
+#[test]
+fn a_process_of_another_run_does_not_end_a_job_that_begins() {
     let mut job = Job::prepare(2, "value");
     job.spawn(0, &attempt("1"));
     job.stranger();
-    job.spawn(1, &[&attempt("0")[..], &[("KILN_TEST_JOIN", "2")]].concat());
+    job.spawn(1, &[("TORCHELASTIC_RUN_ID", "another-job"), ("KILN_TEST_JOIN", "2")]);
     assert_eq!(job.processes[1].wait().unwrap().code(), Some(75));
     job.spawn(1, &attempt("1"));
     let ended = job.wait();
     ended.check_each(&[0, 75, 0]);
-    ended.expect("is of job a-job, restart 0, rank 0 here is of job a-job, restart 1");
+    ended.expect("is of job another-job, rank 0 here is of job a-job, agent restart 1");
 }
