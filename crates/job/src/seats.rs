@@ -252,3 +252,50 @@ pub(crate) fn ranks(ranks: &[usize]) -> String {
     let list = ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     format!("{} {list}", if ranks.len() == 1 { "rank" } else { "ranks" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(rank: u64, world_size: u64, job: &str) -> Join {
+        Join { rank, world_size, job: job.to_owned(), ..Join::default() }
+    }
+
+    /// A job of two ranks, of which the first ones have joined.
+    fn state(job: &str, n_joined: usize, heard: Instant) -> State {
+        let mut state = State::new(2, JobId::Launcher(job.to_owned()));
+        for rank in 0..n_joined {
+            let join = join(rank as u64, 2, job);
+            state.seats[rank] = Some(Seat { join, doing: None, heard, has_left: false });
+        }
+        state
+    }
+
+    #[test]
+    fn only_a_process_that_could_replace_a_silent_rank_ends_the_job() {
+        let heard = Instant::now();
+        let state = state("a", 2, heard);
+        let refusal = |silence, join: &Join| state.refusal(join, heard + silence).expect("the rank is there");
+        let (short, long) = (Duration::from_millis(10), 2 * RECENT);
+        assert!(matches!(refusal(short, &join(1, 2, "a")), Refusal::Newcomer(_)));
+        assert!(matches!(refusal(long, &join(1, 2, "a")), Refusal::Replacement(_)));
+        for silence in [short, long] {
+            assert!(matches!(refusal(silence, &join(1, 2, "b")), Refusal::OtherAttempt(_)));
+            assert!(matches!(refusal(silence, &join(1, 3, "a")), Refusal::Newcomer(_)));
+            let other_version = Join { version: "2".to_owned(), ..join(1, 2, "a") };
+            assert!(matches!(refusal(silence, &other_version), Refusal::Newcomer(_)));
+        }
+    }
+
+    #[test]
+    fn restarts_of_torchruns_agents_may_differ_while_ranks_join() {
+        let now = Instant::now();
+        let of = |restarts| format!("run{AGENT_RESTART}{restarts}");
+        assert_eq!(state(&of(1), 1, now).refusal(&join(1, 2, &of(0)), now), None);
+        let other = state(&of(1), 1, now).refusal(&join(1, 2, "other, agent restart 1"), now);
+        assert!(matches!(other, Some(Refusal::OtherAttempt(_))));
+        // In a job that runs, it is one of the next attempt.
+        let next = state(&of(0), 2, now).refusal(&join(1, 2, &of(1)), now);
+        assert!(matches!(next, Some(Refusal::OtherAttempt(_))));
+    }
+}
