@@ -268,6 +268,8 @@ shift 3
 [ "$DIR" != /tmp ] || fail "DIR must not be /tmp itself, which is another one in the nodes"
 [[ $PREFIX =~ ^[a-z][a-z0-9]{0,11}$ ]] || fail "expected a PREFIX of 1 to 12 of a-z and 0-9, got \"$PREFIX\""
 export SLURM_CONF="$DIR/slurm.conf"
+# PMIx's store in shared memory is suspected of rare crashes in MPI_Init when a step starts right after another.
+export PMIX_MCA_gds=hash
 case $ACTION in
   up) up "$@" ;;
   down) down ;;
