@@ -103,3 +103,22 @@ impl From<Error> for kiln_feature::Error {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+pub(crate) mod testing {
+    use std::sync::Arc;
+
+    use kiln_data::Dataset;
+    use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+
+    /// The only part of a data set. Its mapped files outlive their names.
+    pub(crate) fn only_part(data: &Dataset) -> Arc<Part> {
+        let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
+        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+        let root = tempfile::tempdir().unwrap();
+        let parts = root.path().join("parts");
+        write_parts(data, &book, &origin, None, &parts).unwrap();
+        Arc::new(Part::open(part_folder(&parts, 0)).unwrap())
+    }
+}

@@ -100,27 +100,15 @@ fn ranges(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
-
     use super::*;
     use crate::Rules;
-
-    /// A part with the nodes of a ring: each has one edge.
-    fn ring() -> Held {
-        let data = kiln_data::synthetic::ring(60).unwrap();
-        let book = PartitionBook::from_parts(&[0; 60], 1).unwrap();
-        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-        let root = tempfile::tempdir().unwrap();
-        write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
-        let part = Part::open(part_folder(root.path().join("parts"), 0)).unwrap();
-        Held::new(Arc::new(part), Rules::default())
-    }
+    use crate::held::testing::only_part;
 
     #[test]
     fn ranges_take_as_much_memory_as_they_may() {
-        let (held, rows) = (ring(), (0..10).map(NodeId).collect::<Vec<_>>());
+        // Each node of a ring has as many edges as any other.
+        let held = Held::new(only_part(&kiln_data::synthetic::ring(60).unwrap()), Rules::default());
+        let rows: Vec<NodeId> = (0..10).map(NodeId).collect();
         let degree = held.edges.ranges(&rows[..1]).unwrap()[0].len();
         let row_bytes = row_bytes(degree);
         let of = |fanout, most_bytes| ranges(&held, &rows, "uniform", fanout, most_bytes).unwrap();

@@ -208,12 +208,12 @@ impl Graph for Service {
 mod tests {
     use std::time::Duration;
 
-    use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
     use kiln_rpc::Token;
     use tokio::time::timeout;
     use tonic::{Request, Streaming};
 
     use super::*;
+    use crate::held::testing::only_part;
     use crate::proto::{Chunk, GraphClient};
     use crate::wire::bytes_of;
     use crate::{ServeConfig, Server};
@@ -221,19 +221,14 @@ mod tests {
     /// A client that has taken none of its answer holds the server's only place, until its time is up.
     #[test]
     fn who_does_not_listen_keeps_nobody_waiting() {
-        let data = kiln_data::synthetic::rmat(10, 2, 512, 0).unwrap();
-        let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
-        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-        let root = tempfile::tempdir().unwrap();
-        write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
-        let part = Part::open(part_folder(root.path().join("parts"), 0)).unwrap();
+        let part = only_part(&kiln_data::synthetic::rmat(10, 2, 512, 0).unwrap());
         let token = Token::new("a-word-of-this-test").unwrap();
         let config = ServeConfig {
             n_threads: 1,
             lease: Duration::from_secs(4),
             ..ServeConfig::new("127.0.0.1:0", token.clone())
         };
-        let server = Server::start(Arc::new(part), config).unwrap();
+        let server = Server::start(part, config).unwrap();
         let address = format!("http://{}", server.address());
         let client = || async {
             let endpoint = tonic::transport::Endpoint::from_shared(address.clone()).unwrap();
@@ -268,14 +263,9 @@ mod tests {
     /// 64 KiB that name one hub 16,384 times would take memory for its edges as often.
     #[test]
     fn a_request_that_names_a_row_twice_is_refused() {
-        let data = kiln_data::synthetic::rmat(10, 2, 4, 0).unwrap();
-        let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
-        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-        let root = tempfile::tempdir().unwrap();
-        write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
-        let part = Part::open(part_folder(root.path().join("parts"), 0)).unwrap();
+        let part = only_part(&kiln_data::synthetic::rmat(10, 2, 4, 0).unwrap());
         let token = Token::new("a-word-of-this-test").unwrap();
-        let server = Server::start(Arc::new(part), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
+        let server = Server::start(part, ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
         let address = format!("http://{}", server.address());
         let rows = bytes_of([vec![7_u32, 3], vec![0; MAX_DSTS - 2]].concat());
         tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -76,6 +77,14 @@ pub(crate) fn parts(
     write_parts(data, &book, &origin, cache, &out).unwrap();
     // Mapped files outlive their names.
     (0..n_parts).map(|part| Arc::new(Part::open(part_folder(&out, part)).unwrap())).collect()
+}
+
+/// Writes the only part of a set, and returns its folder.
+pub(crate) fn write_only_part(data: &Dataset, root: &Path) -> PathBuf {
+    let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
+    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    write_parts(data, &book, &origin, None, root.join("parts")).unwrap();
+    part_folder(root.join("parts"), 0)
 }
 
 /// How long servers of tests remember a client that says nothing.

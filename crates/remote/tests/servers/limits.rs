@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_graph::NodeId;
-use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_partition::Part;
 use kiln_remote::{RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds};
 
-use crate::cluster::{config, token};
+use crate::cluster::{config, token, write_only_part};
 
 const MIB: usize = 1 << 20;
 
@@ -72,11 +72,8 @@ fn one_request_takes_no_more_memory_than_the_server_states() {
     // All edges of one request take at least 28 bytes each where they are sampled at once: 117 MB.
     let data = kiln_data::synthetic::rmat(14, 256, 4, 0).unwrap();
     let n_nodes = data.graph.n_nodes();
-    let book = PartitionBook::from_parts(&vec![0; n_nodes], 1).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
     let root = tempfile::tempdir().unwrap();
-    write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
-    let folder = part_folder(root.path().join("parts"), 0);
+    let folder = write_only_part(&data, root.path());
     let mut server = Command::new(std::env::current_exe().unwrap());
     server.args(["limits::serve_for_another_process", "--exact", "--nocapture"]).env(PART, &folder);
     let server = Process(server.spawn().unwrap());

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
-use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_partition::Part;
 use kiln_remote::{
     ConnectConfig, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server,
 };
 use kiln_sample::{BlockSampler, Fanout, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds};
 
-use crate::cluster::{LEASE, Link, config, data, features, hubs, parts, serve, token};
+use crate::cluster::{LEASE, Link, config, data, features, hubs, parts, serve, token, write_only_part};
 
 /// The deadline of the calls that must fail.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -104,10 +104,7 @@ fn a_rule_that_never_returns_ends_the_call_at_its_deadline() {
 #[test]
 fn a_damaged_partition_is_an_error_that_names_its_file() {
     let (data, folder) = (hubs(), tempfile::tempdir().unwrap());
-    let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_parts(&data, &book, &origin, None, folder.path().join("parts")).unwrap();
-    let part_folder = part_folder(folder.path().join("parts"), 0);
+    let part_folder = write_only_part(&data, folder.path());
     let path = part_folder.join("indptr.npy");
     // The header has 128 bytes, and a bit of the upper half of the eleventh value is flipped.
     let mut bytes = std::fs::read(&path).unwrap();
