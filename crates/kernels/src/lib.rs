@@ -22,34 +22,22 @@
 //! assert_eq!(read_f32(mean), [3.0]);
 //! ```
 
-mod adam;
-mod adjoint;
-mod autodiff;
-mod block;
-mod by_source;
+mod counts;
+mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
 mod device;
-mod extension;
-mod features;
-mod flex;
-mod graph;
-mod graphs;
-mod host;
-mod launch;
 pub mod ops;
-mod reference;
-mod sampler;
+mod sampling;
 pub mod testing;
-mod upload;
 
-pub use block::DeviceBlock;
 #[cfg(feature = "nccl")]
-pub use cube::NcclSum;
-pub use device::{DeviceError, Devices, NamedDevice, finish, is_processor, load_on, open_device};
-pub use features::{DeviceFeatures, HitRate};
-pub use graph::DeviceGraph;
-pub use graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
-pub use host::read_f32;
-pub use sampler::{DeviceRule, DeviceSampled, DeviceSampler};
-pub use upload::UploadError;
+pub use cube::nccl::NcclSum;
+pub use device::block::DeviceBlock;
+pub use device::devices::{Devices, NamedDevice, finish, is_processor, load_on, open_device};
+pub use device::error::{DeviceError, UploadError};
+pub use device::features::{DeviceFeatures, HitRate};
+pub use device::graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
+pub use device::read::read_f32;
+pub use sampling::graph::DeviceGraph;
+pub use sampling::sampler::{DeviceRule, DeviceSampled, DeviceSampler};

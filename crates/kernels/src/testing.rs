@@ -7,9 +7,10 @@ use std::sync::Once;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
 
-use crate::block::Adjacency;
-use crate::host::read_i64;
-use crate::{DeviceBlock, launch, open_device, read_f32};
+use crate::counts;
+use crate::device::block::{Adjacency, DeviceBlock};
+use crate::device::devices::open_device;
+use crate::device::read::{read_f32, read_i64};
 
 pub mod reference;
 
@@ -24,9 +25,9 @@ pub struct Launches {
 
 /// The ops that ran on this thread during a call, gradients included.
 pub fn launches_of(call: impl FnOnce()) -> Launches {
-    let before = launch::so_far();
+    let before = counts::so_far();
     call();
-    let after = launch::so_far();
+    let after = counts::so_far();
     Launches { direct: after.direct - before.direct, reference: after.reference - before.reference }
 }
 
@@ -42,9 +43,9 @@ pub struct Reads {
 
 /// What came back from devices on this thread during a call.
 pub fn reads_of(call: impl FnOnce()) -> Reads {
-    let before = launch::reads_so_far();
+    let before = counts::reads_so_far();
     call();
-    let after = launch::reads_so_far();
+    let after = counts::reads_so_far();
     Reads { n_reads: after.n_reads - before.n_reads, n_bytes: after.n_bytes - before.n_bytes }
 }
 

@@ -17,9 +17,9 @@ use cubecl::prelude::*;
 use kiln_feature::{FeatureSource, RowBuf, RowType};
 use kiln_graph::NodeId;
 
-use crate::UploadError;
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::scan::running_sums;
+use crate::device::error::UploadError;
 
 /// The slot of a node whose row is not in the table.
 const MISSING: u32 = u32::MAX;

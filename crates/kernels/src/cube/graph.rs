@@ -8,12 +8,12 @@ use kiln_graph::{Csc, NodeId};
 use kiln_sample::Frontier;
 use rayon::prelude::*;
 
-use crate::UploadError;
 use crate::cube::launch;
 use crate::cube::pick::{How, Picked, Picking};
 use crate::cube::relabel::{Relabelled, relabel};
 use crate::cube::scan::running_sums;
-use crate::sampler::{EdgeWeights, HopPlan};
+use crate::device::error::UploadError;
+use crate::sampling::sampler::{EdgeWeights, HopPlan};
 
 /// The arrays of a [`Csc`].
 #[derive(Debug, Clone)]
@@ -32,9 +32,9 @@ pub(crate) struct Graph {
 #[derive(Debug, Clone)]
 pub(crate) struct HopNodes {
     /// Distinct nodes, by which draws are keyed.
-    pub(super) nodes: CubeTensor,
+    pub(crate) nodes: CubeTensor,
     /// The rows of the graph's arrays where their lists are.
-    pub(super) rows: CubeTensor,
+    pub(crate) rows: CubeTensor,
 }
 
 /// One hop's block, as arrays.
@@ -50,7 +50,7 @@ pub(crate) struct HopArrays {
 const MOST_ROOM: usize = 1 << 22;
 
 /// The most neighbours that are drawn of one node, since a unit draws them one after the other.
-pub(super) const MOST_DRAWN: u64 = 1024;
+pub(crate) const MOST_DRAWN: u64 = 1024;
 
 /// Why a hop is not sampled.
 pub(crate) enum HopError {
@@ -82,7 +82,7 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::new`].
-    pub(super) fn of_lists(
+    pub(crate) fn of_lists(
         anchor: &CubeTensor,
         indptr: &[u64],
         indices: &[NodeId],
@@ -257,7 +257,7 @@ fn ids(nodes: &[NodeId]) -> &[u32] {
 
 /// What bounds the picks of any of some nodes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     largest_degree: u64,
     /// A node of that degree.
     node: NodeId,
@@ -274,7 +274,7 @@ impl Default for Bounds {
 
 impl Bounds {
     /// Of a node with these neighbours.
-    pub(super) fn of(node: NodeId, neighbors: &[NodeId]) -> Self {
+    pub(crate) fn of(node: NodeId, neighbors: &[NodeId]) -> Self {
         let n_below = |is_below: fn(&NodeId, &NodeId) -> bool| {
             neighbors.partition_point(|other| is_below(other, &node))
         };
@@ -284,7 +284,7 @@ impl Bounds {
     }
 
     /// Of the nodes of both.
-    pub(super) fn or(self, other: Self) -> Self {
+    pub(crate) fn or(self, other: Self) -> Self {
         let most_loops = self.most_loops.zip(other.most_loops).map(|(one, other)| one.max(other));
         let larger = if self.largest_degree < other.largest_degree { other } else { self };
         Self { most_loops, ..larger }

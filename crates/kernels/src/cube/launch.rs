@@ -10,8 +10,8 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 
-use crate::launch::count_read;
-use crate::{DeviceError, UploadError};
+use crate::counts::count_read;
+use crate::device::error::{DeviceError, UploadError};
 
 /// A matrix whose rows lie in line, each so many values after the one before.
 #[derive(Debug, Clone)]
@@ -189,7 +189,7 @@ pub(super) fn upload(like: &CubeTensor, values: &[u32]) -> CubeTensor {
 }
 
 /// Copies numbers to the device of a tensor, as an array of that element type, which is theirs.
-pub(super) fn upload_as<T: Pod>(like: &CubeTensor, values: &[T], dtype: DType) -> CubeTensor {
+pub(crate) fn upload_as<T: Pod>(like: &CubeTensor, values: &[T], dtype: DType) -> CubeTensor {
     let handle = like.client.create_from_slice(bytemuck::cast_slice(values));
     let shape = Shape::new([values.len()]);
     CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, handle, dtype)

@@ -9,24 +9,20 @@ mod dense;
 mod dropout;
 mod edge_dots;
 mod features;
-mod graph;
-mod launch;
+pub(crate) mod graph;
+pub(crate) mod launch;
 #[cfg(feature = "nccl")]
-mod nccl;
+pub(crate) mod nccl;
 mod philox;
 mod pick;
 mod relabel;
 mod scan;
 mod segment_max;
 mod segment_sum;
-mod staged;
 
 pub(crate) use by_source::Transposed;
 pub(crate) use features::{FeatureRows, row_bytes};
-pub(crate) use graph::{Graph, HopArrays, HopError, anchor, float_tensor, int_tensor};
-#[cfg(feature = "nccl")]
-pub use nccl::NcclSum;
-pub(crate) use staged::{Staged, StagedError, check_plan};
+pub(crate) use graph::{Graph, HopArrays, anchor, float_tensor, int_tensor};
 
 use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;
@@ -37,16 +33,16 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use kiln_sample::RngKey;
 
-use crate::DeviceError;
-use crate::adjoint::{ArgMax, BlockAdjoints};
-use crate::block::Adjacency;
-use crate::by_source::BySource;
+use crate::counts::{count_direct, count_reference};
 use crate::cube::launch::Rows;
 use crate::cube::segment_sum::{Factor, Own, SegmentSum, Segments};
-use crate::extension::BlockOps;
-use crate::launch::{count_direct, count_reference};
+use crate::device::block::Adjacency;
+use crate::device::by_source::BySource;
+use crate::device::error::DeviceError;
+use crate::ops::adjoint::{ArgMax, BlockAdjoints};
+use crate::ops::backend::BlockOps;
+use crate::ops::reference;
 use crate::ops::{AdamStep, Keep, Reduce};
-use crate::reference;
 
 /// Runs the kernel for element types that it has, and the reference for others.
 macro_rules! kernel_or_reference {

@@ -9,7 +9,7 @@ use cubecl_runtime::runtime::Runtime;
 use kiln_nccl::{Buffer, Comm, UniqueId};
 
 use super::{CubeBackend, float_tensor, launch};
-use crate::DeviceError;
+use crate::device::error::DeviceError;
 
 /// One rank's GPU among those of the other ranks, connected by NCCL, which is loaded at run time.
 ///

@@ -5,9 +5,10 @@ use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
 use kiln_sample::{Domain, RngKey};
 
+use crate::device::block::DeviceBlock;
+use crate::device::graphs::DeviceSegments;
+use crate::ops::reference;
 use crate::ops::{Keep, Reduce};
-use crate::reference;
-use crate::{DeviceBlock, DeviceSegments};
 
 /// The reference of [`crate::ops::neighbor_sum`].
 pub fn neighbor_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {

@@ -19,14 +19,14 @@ use bytemuck::cast_slice;
 use kiln_graph::Transposed;
 use kiln_sample::RngKey;
 
-use crate::adjoint::{ArgMax, BlockAdjoints};
-use crate::block::Adjacency;
-use crate::extension::BlockOps;
-use crate::flex::segment::{Rows, Segments};
-use crate::flex::sum::{Sum, sum, weighted_sum};
-use crate::launch::{count_direct, count_reference};
+use crate::counts::{count_direct, count_reference};
+use crate::cpu::segment::{Rows, Segments};
+use crate::cpu::sum::{Sum, sum, weighted_sum};
+use crate::device::block::Adjacency;
+use crate::ops::adjoint::{ArgMax, BlockAdjoints};
+use crate::ops::backend::BlockOps;
+use crate::ops::reference;
 use crate::ops::{AdamStep, Keep, Reduce};
-use crate::reference;
 
 /// Runs the direct body for f32 tensors and the reference for others.
 macro_rules! direct_or_reference {

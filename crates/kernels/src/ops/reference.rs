@@ -8,8 +8,8 @@ use burn::tensor::{IndexingUpdateOp, IntDType, Shape, Slice, TensorData, read_sy
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
-use crate::adjoint::ArgMax;
-use crate::block::Adjacency;
+use crate::device::block::Adjacency;
+use crate::ops::adjoint::ArgMax;
 use crate::ops::{AdamStep, Keep, Reduce};
 
 const INDEX: IntDType = IntDType::I32;

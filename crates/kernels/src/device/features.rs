@@ -5,10 +5,10 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 
-use crate::UploadError;
 #[cfg(feature = "cube")]
-use crate::device::load_on;
-use crate::host::read_i64;
+use crate::device::devices::load_on;
+use crate::device::error::UploadError;
+use crate::device::read::read_i64;
 
 /// Feature rows where a device reads them: all of them, or the hottest, while the others come from the host batch by
 /// batch.

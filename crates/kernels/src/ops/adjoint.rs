@@ -1,10 +1,10 @@
 use burn::backend::Backend;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 
-use crate::block::Adjacency;
-use crate::launch::count_reference;
+use crate::counts::count_reference;
+use crate::device::block::Adjacency;
+use crate::ops::reference;
 use crate::ops::{Keep, Reduce};
-use crate::reference;
 
 /// The largest values of the neighbours and where they came from.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub(crate) struct ArgMax<B: Backend> {
     pub(crate) edges: IntTensor<B>,
 }
 
-/// What the gradients of [`BlockOps`](crate::extension::BlockOps) are made of, with the same rule for
+/// What the gradients of [`BlockOps`](crate::ops::backend::BlockOps) are made of, with the same rule for
 /// defaults. They are called on a plain backend only, from the backward pass.
 pub(crate) trait BlockAdjoints: Backend {
     /// `[n_dst, d] -> [n_src, d]`: each source's sum over its edges of the destination's row.

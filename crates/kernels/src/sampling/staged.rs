@@ -5,10 +5,10 @@ use burn_cubecl::tensor::CubeTensor;
 use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_sample::{Fanout, Frontier, in_edges};
 
-use crate::UploadError;
 use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN};
 use crate::cube::launch;
-use crate::sampler::HopPlan;
+use crate::device::error::UploadError;
+use crate::sampling::sampler::HopPlan;
 
 /// The lists of one hop's destinations, copied for it.
 pub(crate) struct Staged<'a> {

@@ -5,9 +5,9 @@ use burn::tensor::DType;
 use burn::tensor::Device;
 use kiln_graph::Csc;
 
-use crate::UploadError;
 #[cfg(feature = "cube")]
-use crate::device::load_on;
+use crate::device::devices::load_on;
+use crate::device::error::UploadError;
 
 /// A graph's topology where a device reads it, for a [`DeviceSampler`](crate::DeviceSampler).
 ///

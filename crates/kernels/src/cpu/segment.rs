@@ -7,7 +7,7 @@ use std::ops::Range;
 use kiln_mem::prefetch_range;
 use rayon::prelude::*;
 
-use crate::flex::fill::{Fill, Piece, fill_rows, initialised};
+use crate::cpu::fill::{Fill, Piece, fill_rows, initialised};
 
 /// Bytes of rows that are asked for from memory ahead of their use, and the fewest and most edges that this is:
 /// enough to wait for many lines at once, and not so much that the first are gone from the nearest cache. At 128

@@ -1,7 +1,7 @@
 use kiln_sample::RngKey;
 
-use crate::flex::tasks::in_tasks;
-use crate::flex::vector;
+use crate::cpu::tasks::in_tasks;
+use crate::cpu::vector;
 use crate::ops::Keep;
 
 /// Groups of four draws that are made at once.

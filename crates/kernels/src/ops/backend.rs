@@ -2,10 +2,10 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
 use kiln_sample::RngKey;
 
-use crate::block::Adjacency;
-use crate::launch::count_reference;
+use crate::counts::count_reference;
+use crate::device::block::Adjacency;
+use crate::ops::reference;
 use crate::ops::{AdamStep, Keep, Reduce};
-use crate::reference;
 
 /// The ops that have gradients. The default of each is the reference in stock tensor operations; a
 /// backend with something better overrides it.

@@ -2,8 +2,7 @@ use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor};
 use kiln_graph::{Block, LocalId, NodeId, Transposed};
 
-use crate::DeviceBlock;
-use crate::block::{Adjacency, DeviceEdges, check_limit, upload};
+use crate::device::block::{Adjacency, DeviceBlock, DeviceEdges, check_limit, upload};
 
 /// Rows cut into consecutive segments, on a device: the nodes of many graphs, graph after graph.
 ///

@@ -10,13 +10,14 @@ use kiln_sample::{
     UniformWithReplacement,
 };
 
-use crate::block::upload;
 #[cfg(feature = "cube")]
-use crate::cube::{HopError, Staged, StagedError, check_plan};
+use crate::cube::graph::HopError;
+use crate::device::block::{DeviceBlock, upload};
 #[cfg(feature = "cube")]
-use crate::device::in_loading_queue;
-use crate::graph::Place;
-use crate::{DeviceBlock, DeviceGraph};
+use crate::device::devices::in_loading_queue;
+use crate::sampling::graph::{DeviceGraph, Place};
+#[cfg(feature = "cube")]
+use crate::sampling::staged::{Staged, StagedError, check_plan};
 
 /// The rules that devices have: those of `kiln_sample` by the same names. A rule of one's own runs on the host
 /// ([`NeighborSampler::with_rule`]).

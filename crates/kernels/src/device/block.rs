@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
 use bytemuck::cast_vec;
 use kiln_graph::{Block, BlockParts, Transposed};
 
-use crate::by_source::BySource;
+use crate::device::by_source::BySource;
 
 /// A [`Block`] on a device. Its transposed block, which gradients flow back over, is the one that the block
 /// carried, or is made when a gradient first asks for it: once for all clones.

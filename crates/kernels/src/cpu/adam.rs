@@ -1,6 +1,6 @@
 //! The arithmetic of Adam, a pass over each array.
 
-use crate::flex::tasks::in_tasks;
+use crate::cpu::tasks::in_tasks;
 use crate::ops::AdamStep;
 
 /// Values that a task works on.

@@ -17,16 +17,22 @@
 //!   are not one after the other is copied first.
 //! - `x` without a tracked gradient costs nothing but the forward pass.
 
+pub(crate) mod adam;
+pub(crate) mod adjoint;
+mod autodiff;
+pub(crate) mod backend;
+pub(crate) mod reference;
+
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Int, Tensor};
 use kiln_graph::NodeId;
 use kiln_sample::{Domain, RngKey};
 
-use crate::block::upload;
-use crate::extension::BlockOps;
-use crate::{DeviceBlock, DeviceRows, DeviceSegments};
+use crate::device::block::{DeviceBlock, upload};
+use crate::device::graphs::{DeviceRows, DeviceSegments};
+use crate::ops::backend::BlockOps;
 
-pub use crate::adam::{AdamStep, adam};
+pub use crate::ops::adam::{AdamStep, adam};
 
 /// Each destination's sum of its sources' rows.
 ///

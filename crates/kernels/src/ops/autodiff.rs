@@ -10,9 +10,9 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, Backend, TensorMetadata};
 use kiln_sample::RngKey;
 
-use crate::adjoint::{ArgMax, BlockAdjoints};
-use crate::block::Adjacency;
-use crate::extension::BlockOps;
+use crate::device::block::Adjacency;
+use crate::ops::adjoint::{ArgMax, BlockAdjoints};
+use crate::ops::backend::BlockOps;
 use crate::ops::{Keep, Reduce};
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {

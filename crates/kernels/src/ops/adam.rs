@@ -1,7 +1,7 @@
 use burn::backend::Dispatch;
 use burn::tensor::Tensor;
 
-use crate::extension::BlockOps;
+use crate::ops::backend::BlockOps;
 
 /// One step of Adam (Kingma and Ba 2015, algorithm 1, in the order of the remark at the end of its section 2): the
 /// parameters, and the decayed means of the gradients and of their squares, which start as zeros.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::flex::vector;
+use crate::cpu::vector;
 
 /// Most edges and rows, times columns, that one thread does alone: 12 to 22 us, of which starting tasks would
 /// take 7.

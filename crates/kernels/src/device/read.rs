@@ -1,7 +1,7 @@
 use burn::tensor::{DType, Device, Int, Tensor};
 
-use crate::device::is_processor;
-use crate::launch::count_read;
+use crate::counts::count_read;
+use crate::device::devices::is_processor;
 
 /// Reads a float tensor back to the host, row by row, as f32.
 ///

@@ -1,6 +1,44 @@
 use kiln_graph::NodeId;
 
-use crate::DeviceError;
+/// Why a name gave no device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The name means nothing.
+    #[error(
+        "`{name}` is no device: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated by commas"
+    )]
+    Unknown {
+        /// What was given.
+        name: String,
+    },
+    /// The build leaves this kind of device out.
+    #[error(
+        "`{name}` needs the feature `{feature}`, which this build leaves out: build with --features {feature}"
+    )]
+    NotBuilt {
+        /// What was given.
+        name: String,
+        /// What turns it on.
+        feature: &'static str,
+    },
+    /// The machine has no such device.
+    #[error("there is no `{name}`: of {looked_for}, {n_found} found")]
+    NotFound {
+        /// What was given.
+        name: String,
+        /// What was asked for devices, and how.
+        looked_for: &'static str,
+        /// How many there are of that kind; the first is number 0.
+        n_found: usize,
+    },
+    /// The device did not do what it was asked for.
+    #[error("the device failed: {reason}")]
+    Failed {
+        /// What it said.
+        reason: String,
+    },
+}
 
 /// Why a graph or features cannot be brought to a device.
 #[derive(Debug, thiserror::Error)]

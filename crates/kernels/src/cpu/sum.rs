@@ -5,8 +5,8 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::flex::fill::{Fill, Piece, fill_rows};
-use crate::flex::segment::{Rows, Segments};
+use crate::cpu::fill::{Fill, Piece, fill_rows};
+use crate::cpu::segment::{Rows, Segments};
 
 /// Bytes from which on an output goes past the caches: it would fill them, and a line that is written whole
 /// need not be read first. Gradients of 128 or 256 columns and the pass that reads them next: of 31 MB 3.3 ms
@@ -227,8 +227,8 @@ impl Drop for Fence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flex::fill::Filling;
-    use crate::flex::vector;
+    use crate::cpu::fill::Filling;
+    use crate::cpu::vector;
 
     /// Rows of 0, 3, 0, 1, 7 and 2 items out of nine, and one that has them all twice.
     const INDPTR: [i32; 8] = [0, 0, 3, 3, 4, 11, 13, 31];

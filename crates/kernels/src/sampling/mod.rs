@@ -1,0 +1,6 @@
+//! Sampling where the graph is.
+
+pub(crate) mod graph;
+pub(crate) mod sampler;
+#[cfg(feature = "cube")]
+pub(crate) mod staged;
