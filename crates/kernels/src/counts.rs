@@ -3,7 +3,24 @@
 
 use std::cell::Cell;
 
-use crate::testing::{Launches, Reads};
+/// How many ops ran, by implementation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Launches {
+    /// Ops that a backend ran with its own kernel.
+    pub direct: u64,
+    /// Ops that ran as the reference in stock tensor operations.
+    pub reference: u64,
+}
+
+/// What came back from devices other than the processor; what a caller read by other means than this crate's is not
+/// counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Waits for the device.
+    pub n_reads: u64,
+    /// Bytes that were then on the host.
+    pub n_bytes: u64,
+}
 
 thread_local! {
     static READS: Cell<Reads> = const { Cell::new(Reads { n_reads: 0, n_bytes: 0 }) };

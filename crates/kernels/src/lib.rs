@@ -40,4 +40,5 @@ pub use device::features::{DeviceFeatures, HitRate};
 pub use device::graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
 pub use device::read::read_f32;
 pub use sampling::graph::DeviceGraph;
-pub use sampling::sampler::{DeviceRule, DeviceSampled, DeviceSampler};
+pub use sampling::plan::DeviceRule;
+pub use sampling::sampler::{DeviceSampled, DeviceSampler};

@@ -4,7 +4,11 @@
 use std::io::Write;
 use std::sync::Once;
 
+#[cfg(feature = "cube")]
+use burn::tensor::Int;
 use burn::tensor::{DType, Device, Tensor, TensorData};
+#[cfg(feature = "cube")]
+use burn_cubecl::CubeBackend;
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
 
 use crate::counts;
@@ -14,14 +18,7 @@ use crate::device::read::{read_f32, read_i64};
 
 pub mod reference;
 
-/// How many ops ran, by implementation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Launches {
-    /// Ops that a backend ran with its own kernel.
-    pub direct: u64,
-    /// Ops that ran as the reference in stock tensor operations.
-    pub reference: u64,
-}
+pub use crate::counts::{Launches, Reads};
 
 /// The ops that ran on this thread during a call, gradients included.
 pub fn launches_of(call: impl FnOnce()) -> Launches {
@@ -29,16 +26,6 @@ pub fn launches_of(call: impl FnOnce()) -> Launches {
     call();
     let after = counts::so_far();
     Launches { direct: after.direct - before.direct, reference: after.reference - before.reference }
-}
-
-/// What came back from devices other than the processor; what a caller read by other means than this crate's is not
-/// counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reads {
-    /// Waits for the device.
-    pub n_reads: u64,
-    /// Bytes that were then on the host.
-    pub n_bytes: u64,
 }
 
 /// What came back from devices on this thread during a call.
@@ -195,8 +182,12 @@ pub fn read_block(block: &DeviceBlock) -> Block {
 /// When the device fails.
 pub fn read_by_source(block: &DeviceBlock) -> [Vec<u32>; 3] {
     #[cfg(feature = "cube")]
-    if let Some(listed) = crate::cube::read_by_source(block.adjacency()) {
-        return listed;
+    {
+        let Adjacency { indptr, indices, n_src, .. } = block.adjacency();
+        let array = |tensor| Tensor::<1, Int>::from_dispatch(tensor).try_into_primitive::<CubeBackend>();
+        if let (Ok(indptr), Ok(indices)) = (array(indptr), array(indices)) {
+            return crate::cube::by_source::Transposed::list(&indptr, &indices, n_src).read();
+        }
     }
     let listed = Transposed::of(&read_block(block));
     [listed.indptr().to_vec(), listed.dsts().to_vec(), listed.edges().to_vec()]

@@ -116,7 +116,7 @@ fn first_places(sorted: &[u32], starts: &mut [u32]) {
 
 impl Transposed {
     /// Copies a list to the device of a tensor.
-    pub(super) fn upload(like: &CubeTensor, list: &kiln_graph::Transposed) -> Self {
+    pub(crate) fn upload(like: &CubeTensor, list: &kiln_graph::Transposed) -> Self {
         let upload = |values: &[u32]| launch::upload(like, values);
         Self { indptr: upload(list.indptr()), dsts: upload(list.dsts()), edges: upload(list.edges()) }
     }
@@ -133,7 +133,7 @@ impl Transposed {
     }
 
     /// Lists the edges of destinations, which begin at `indptr`, by their sources below `n_src`.
-    pub(super) fn list(indptr: &CubeTensor, indices: &CubeTensor, n_src: usize) -> Self {
+    pub(crate) fn list(indptr: &CubeTensor, indices: &CubeTensor, n_src: usize) -> Self {
         let n_edges = launch::length(indices);
         if n_edges == 0 {
             let none = || launch::upload(indptr, &[]);

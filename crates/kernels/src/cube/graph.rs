@@ -1,7 +1,6 @@
 //! A graph's topology in a device's memory, and the hops that are sampled from it.
 
-use burn::tensor::{DType, Device, Int, Tensor};
-use burn_cubecl::CubeBackend;
+use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_graph::{Csc, NodeId};
@@ -13,7 +12,7 @@ use crate::cube::pick::{How, Picked, Picking};
 use crate::cube::relabel::{Relabelled, relabel};
 use crate::cube::scan::running_sums;
 use crate::device::error::UploadError;
-use crate::sampling::sampler::{EdgeWeights, HopPlan};
+use crate::sampling::plan::{EdgeWeights, HopPlan};
 
 /// The arrays of a [`Csc`].
 #[derive(Debug, Clone)]
@@ -58,12 +57,6 @@ pub(crate) enum HopError {
     TooLarge { n_edges: u64 },
     /// More neighbours of a node would be drawn than a device does.
     FanoutTooLarge { most: u64 },
-}
-
-/// A tensor on a device that CubeCL has a runtime for, to find its client by; `None` of other devices.
-pub(crate) fn anchor(device: &Device) -> Option<CubeTensor> {
-    let anchor = Tensor::<1, Int>::empty([1], (&device.clone().inner(), DType::U32));
-    anchor.try_into_primitive::<CubeBackend>().ok()
 }
 
 impl Graph {
@@ -289,14 +282,4 @@ impl Bounds {
         let larger = if self.largest_degree < other.largest_degree { other } else { self };
         Self { most_loops, ..larger }
     }
-}
-
-/// An array as a tensor of indices.
-pub(crate) fn int_tensor(array: CubeTensor) -> Tensor<1, Int> {
-    Tensor::from_primitive::<CubeBackend>(array)
-}
-
-/// An array as a tensor of floats.
-pub(crate) fn float_tensor(array: CubeTensor) -> Tensor<1> {
-    Tensor::from_primitive::<CubeBackend>(array)
 }

@@ -1,6 +1,7 @@
 //! What kernels need to be launched: their arguments' memory, the width of their vectors, and their types.
 
-use burn::tensor::{Bytes, DType, Shape};
+use burn::tensor::{Bytes, DType, Device, Int, Shape, Tensor};
+use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
@@ -64,6 +65,22 @@ impl Rows {
     pub(super) fn vector_size(&self, columns: &[usize]) -> usize {
         vector_size(&self.tensor, &[&[self.stride], columns].concat())
     }
+}
+
+/// A tensor on a device that CubeCL has a runtime for, to find its client by; `None` of other devices.
+pub(crate) fn anchor(device: &Device) -> Option<CubeTensor> {
+    let anchor = Tensor::<1, Int>::empty([1], (&device.clone().inner(), DType::U32));
+    anchor.try_into_primitive::<CubeBackend>().ok()
+}
+
+/// An array as a tensor of indices.
+pub(crate) fn int_tensor(array: CubeTensor) -> Tensor<1, Int> {
+    Tensor::from_primitive::<CubeBackend>(array)
+}
+
+/// An array as a tensor of floats.
+pub(crate) fn float_tensor(array: CubeTensor) -> Tensor<1> {
+    Tensor::from_primitive::<CubeBackend>(array)
 }
 
 /// A new tensor on the device of another, its values one after the other, not yet written.
@@ -252,7 +269,7 @@ pub(super) fn upload_pieces(
 ///
 /// # Errors
 /// [`DeviceError::Failed`] where it could not, for want of memory say.
-pub(super) fn finish(tensor: &CubeTensor) -> Result<(), DeviceError> {
+pub(crate) fn finish(tensor: &CubeTensor) -> Result<(), DeviceError> {
     let waited = cubecl::future::block_on(tensor.client.sync_buffers([&tensor.handle]));
     waited.map_err(|error| DeviceError::Failed { reason: error.to_string() })
 }
@@ -289,97 +306,4 @@ fn n_bytes(array: &CubeTensor) -> usize {
 pub(super) fn read_last<const N: usize>(arrays: [&CubeTensor; N]) -> [u32; N] {
     let last = arrays.map(|array| values_from(array, length(array) - 1, 1));
     read(last.each_ref()).map(|values| values[0])
-}
-
-#[cfg(all(test, feature = "cube-cpu"))]
-mod tests {
-    use burn::tensor::{Device, Int, Tensor, TensorData};
-    use burn_cubecl::CubeBackend;
-
-    use super::*;
-    use crate::cube::by_source::Transposed;
-    use crate::cube::scan::running_sums;
-    use crate::cube::segment_sum::Segments;
-
-    /// An array whose handle is longer than its values, as CUDA's are, with garbage behind them.
-    fn padded(values: &[u32]) -> CubeTensor {
-        let any = Tensor::<1, Int>::from_data(TensorData::from([0]), &Device::cpu());
-        let any = any.try_into_primitive::<CubeBackend>().expect("the device should be CubeCL's");
-        let garbage = (0..100).map(|place| [1, 0, 7][place % 3]);
-        let longer: Vec<u32> = values.iter().copied().chain(garbage).collect();
-        let CubeTensor { handle, .. } = upload(&any, &longer);
-        let shape = Shape::new([values.len()]);
-        CubeTensor::new_contiguous(any.client.clone(), any.device.clone(), shape, handle, DType::I32)
-    }
-
-    #[test]
-    fn arguments_end_with_the_declared_length() {
-        for n_values in [0, 1, 340] {
-            let array = padded(&vec![3; n_values]);
-            assert_eq!(array.handle.size_in_used(), 4 * (n_values as u64 + 100));
-            let BufferArg::Handle { handle } = buffer(&array) else { panic!("an argument of its own") };
-            assert_eq!(handle.handle.size_in_used(), 4 * n_values as u64);
-        }
-        let pairs = vectors(&padded(&[3; 6]), 2);
-        let BufferArg::Handle { handle } = &pairs else { panic!("an argument of its own") };
-        assert_eq!((handle.handle.size_in_used(), pairs.len()), (24, 3));
-    }
-
-    #[test]
-    fn rows_with_gaps_end_with_the_last_row() {
-        let CubeTensor { client, device, handle, .. } = padded(&[0; 20]);
-        let wide = CubeTensor::new_contiguous(client, device, Shape::new([4, 5]), handle, DType::F32);
-        let mut narrow = wide;
-        narrow.meta.shape[1] = 2;
-        let BufferArg::Handle { handle } = Rows::of(narrow).buffer(1) else {
-            panic!("an argument of its own")
-        };
-        assert_eq!(handle.handle.size_in_used(), 4 * (3 * 5 + 2));
-    }
-
-    #[test]
-    fn edges_by_source_ignore_memory_behind_the_arrays() {
-        let n_src = 90;
-        let indptr: Vec<u32> = (0..=70).map(|dst| dst * 3).collect();
-        let indices: Vec<u32> = (0..210).map(|edge| edge * 37 % n_src).collect();
-        let listed = Transposed::list(&padded(&indptr), &padded(&indices), n_src as usize).read();
-        let mut edges: Vec<u32> = (0..210).collect();
-        edges.sort_by_key(|edge| indices[*edge as usize]);
-        let starts = |src: u32| indices.iter().filter(|idx| **idx < src).count() as u32;
-        let expected =
-            [(0..=n_src).map(starts).collect(), edges.iter().map(|edge| edge / 3).collect(), edges];
-        assert_eq!(listed, expected);
-    }
-
-    #[test]
-    fn running_sums_ignore_memory_behind_the_values() {
-        let values: Vec<u32> = (0..131).collect();
-        let [sums] = read([&running_sums(&padded(&values))]);
-        let expected: Vec<u32> = (0..=131).map(|n| (0..n).sum()).collect();
-        assert_eq!(sums, expected);
-    }
-
-    /// 600 positions, so that long segments are cut into chunks, which are searched for in `indptr`.
-    #[test]
-    fn segment_sums_ignore_memory_behind_the_arrays() {
-        let (indptr, n_positions) = ([0, 550, 550, 600], 600);
-        let rows: Vec<f32> = (0..40).map(|row| row as f32).collect();
-        let items: Vec<u32> = (0..n_positions).map(|position| position % 40).collect();
-        let array = padded(&indptr);
-        let rows = upload_as(&array, &rows, DType::F32);
-        let column = |tensor: CubeTensor| {
-            let CubeTensor { client, device, handle, .. } = tensor;
-            CubeTensor::new_contiguous(client, device, Shape::new([40, 1]), handle, DType::F32)
-        };
-        let segments = Segments {
-            indptr: array,
-            items: padded(&items),
-            n_segments: 3,
-            n_positions: n_positions as usize,
-        };
-        let sums = segments.sum_of(column(rows)).launch();
-        let sums: Vec<f32> = values(&read_bytes(&[&sums])[0], &sums);
-        let sum = |range: std::ops::Range<u32>| range.map(|position| (position % 40) as f32).sum::<f32>();
-        assert_eq!(sums, [sum(0..550), 0.0, sum(550..600)]);
-    }
 }

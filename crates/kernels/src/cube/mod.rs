@@ -4,11 +4,11 @@
 //! reference in Burn's own operations, on the device too.
 
 mod adam;
-mod by_source;
+pub(crate) mod by_source;
 mod dense;
 mod dropout;
 mod edge_dots;
-mod features;
+pub(crate) mod features;
 pub(crate) mod graph;
 pub(crate) mod launch;
 #[cfg(feature = "nccl")]
@@ -19,15 +19,12 @@ mod relabel;
 mod scan;
 mod segment_max;
 mod segment_sum;
+#[cfg(all(test, feature = "cube-cpu"))]
+mod tests;
 
-pub(crate) use by_source::Transposed;
-pub(crate) use features::{FeatureRows, row_bytes};
-pub(crate) use graph::{Graph, HopArrays, anchor, float_tensor, int_tensor};
-
-use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::tensor::{DType, Int, Tensor};
+use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -37,8 +34,6 @@ use crate::counts::{count_direct, count_reference};
 use crate::cube::launch::Rows;
 use crate::cube::segment_sum::{Factor, Own, SegmentSum, Segments};
 use crate::device::block::Adjacency;
-use crate::device::by_source::BySource;
-use crate::device::error::DeviceError;
 use crate::ops::adjoint::{ArgMax, BlockAdjoints};
 use crate::ops::backend::BlockOps;
 use crate::ops::reference;
@@ -315,38 +310,6 @@ impl Segments {
         let columns = (0, rows.width());
         SegmentSum { segments: self, rows, columns, factor: Factor::One, is_mean: false, own: Own::Nothing }
     }
-}
-
-/// Waits until the device has written a tensor; of other devices' tensors nothing has to be waited for.
-///
-/// # Errors
-/// [`DeviceError::Failed`].
-pub(crate) fn finish(tensor: &Tensor<2>) -> Result<(), DeviceError> {
-    tensor.clone().try_into_primitive::<CubeBackend>().map_or(Ok(()), |tensor| launch::finish(&tensor))
-}
-
-/// Bytes of the memory that a tensor keeps, of which it may be a part; `None` of other devices' tensors.
-pub(crate) fn n_bytes_kept(tensor: &Tensor<1, Int>) -> Option<usize> {
-    let array = tensor.clone().try_into_primitive::<CubeBackend>().ok()?;
-    Some(array.handle.size() as usize)
-}
-
-/// Copies the list that a block carries to the block's device, if that is one of ours, where a gradient will ask for it.
-pub(crate) fn upload_by_source(indptr: &Tensor<1, Int>, by_source: &BySource) {
-    if by_source.host().is_some()
-        && let Ok(indptr) = indptr.clone().try_into_primitive::<CubeBackend>()
-    {
-        by_source
-            .device_or(|host| Transposed::upload(&indptr, host.expect("the list should still be there")));
-    }
-}
-
-/// The edges of a block on a device by source, listed there, as the arrays of [`kiln_graph::Transposed`]; `None` where it
-/// is on another device.
-pub(crate) fn read_by_source(block: Adjacency<Dispatch>) -> Option<[Vec<u32>; 3]> {
-    let array = |tensor| Tensor::<1, Int>::from_dispatch(tensor).try_into_primitive::<CubeBackend>().ok();
-    let (indptr, indices) = (array(block.indptr)?, array(block.indices)?);
-    Some(Transposed::list(&indptr, &indices, block.n_src).read())
 }
 
 /// The edges by source: the host's list where the block carries one, otherwise listed on the device.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use burn::tensor::{DType, Tensor};
+use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use cubecl::cuda::CudaRuntime;
 use cubecl_runtime::runtime::Runtime;
 use kiln_nccl::{Buffer, Comm, UniqueId};
 
-use super::{CubeBackend, float_tensor, launch};
+use crate::cube::launch::{self, float_tensor};
 use crate::device::error::DeviceError;
 
 /// One rank's GPU among those of the other ranks, connected by NCCL, which is loaded at run time.

@@ -23,7 +23,7 @@ use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::cube::segment_sum::segment_of;
-use crate::sampling::sampler::DeviceRule;
+use crate::sampling::plan::DeviceRule;
 
 /// Which edges of a destination are picked; the compiler of a kernel knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

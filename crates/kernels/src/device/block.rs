@@ -3,6 +3,8 @@ use std::sync::Arc;
 use burn::backend::tensor::IntTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType};
 use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
+#[cfg(feature = "cube")]
+use burn_cubecl::CubeBackend;
 use bytemuck::cast_vec;
 use kiln_graph::{Block, BlockParts, Transposed};
 
@@ -43,7 +45,7 @@ impl DeviceBlock {
         let src_nodes = upload(cast_vec::<_, u32>(srcs), DType::U32, device);
         let edges = DeviceEdges::new(n_src, indptr, cast_vec(indices), carried, device);
         #[cfg(feature = "cube")]
-        crate::cube::upload_by_source(&edges.indptr, &edges.by_source);
+        edges.by_source.upload(&edges.indptr);
         Self {
             edges,
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
@@ -61,26 +63,20 @@ impl DeviceBlock {
         Self::new(block.clone(), device)
     }
 
-    /// A block that was sampled on its device.
+    /// A block of tensors that are on the device already, such as one that was sampled there.
     #[cfg(feature = "cube")]
-    pub(crate) fn of_arrays(arrays: crate::cube::HopArrays) -> Self {
-        use crate::cube::{float_tensor, int_tensor};
-        let src_nodes = int_tensor(arrays.srcs);
+    pub(crate) fn of_tensors(tensors: BlockTensors) -> Self {
+        let BlockTensors { indptr, indices, edge_ids, weights, src_nodes } = tensors;
         let edges = DeviceEdges {
             n_src: src_nodes.dims()[0],
-            n_dst: arrays.indptr.meta.num_elements() - 1,
-            n_edges: arrays.indices.meta.num_elements(),
-            indptr: int_tensor(arrays.indptr),
-            indices: int_tensor(arrays.indices),
+            n_dst: indptr.dims()[0] - 1,
+            n_edges: indices.dims()[0],
+            indptr,
+            indices,
             by_source: Arc::default(),
         };
-        Self {
-            edge_ids: int_tensor(arrays.edge_ids),
-            weights: arrays.weights.map(float_tensor),
-            dst_nodes: src_nodes.clone().slice(0..edges.n_dst),
-            src_nodes,
-            edges,
-        }
+        let dst_nodes = src_nodes.clone().slice(0..edges.n_dst);
+        Self { edges, edge_ids, weights, src_nodes, dst_nodes }
     }
 
     /// Number of sources.
@@ -129,6 +125,21 @@ impl DeviceBlock {
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
         self.edges.adjacency()
     }
+}
+
+/// The arrays of a block on its device.
+#[cfg(feature = "cube")]
+pub(crate) struct BlockTensors {
+    /// Where each destination's edges start, `[n_dst + 1]`, i32.
+    pub(crate) indptr: Tensor<1, Int>,
+    /// Each edge's source, `[n_edges]`, i32.
+    pub(crate) indices: Tensor<1, Int>,
+    /// Each edge's id in the graph, `[n_edges]`, i64.
+    pub(crate) edge_ids: Tensor<1, Int>,
+    /// Each edge's weight, `[n_edges]`, f32.
+    pub(crate) weights: Option<Tensor<1>>,
+    /// The sources' ids in the graph, destinations first, `[n_src]`, u32.
+    pub(crate) src_nodes: Tensor<1, Int>,
 }
 
 /// Edges on a device, each destination's one after the other: what a block, segments and numbers of rows are to the ops.
@@ -192,10 +203,11 @@ pub(crate) struct Adjacency<B: Backend> {
     pub(crate) n_edges: usize,
 }
 
+/// Bytes of the memory that a tensor keeps, of which it may be a part.
 fn n_bytes_kept(tensor: &Tensor<1, Int>) -> usize {
     #[cfg(feature = "cube")]
-    if let Some(n_bytes) = crate::cube::n_bytes_kept(tensor) {
-        return n_bytes;
+    if let Ok(array) = tensor.clone().try_into_primitive::<CubeBackend>() {
+        return array.handle.size() as usize;
     }
     tensor.dims()[0] * tensor.dtype().size()
 }

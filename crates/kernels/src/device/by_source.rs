@@ -1,6 +1,13 @@
 use std::sync::OnceLock;
 
+#[cfg(feature = "cube")]
+use burn::tensor::{Int, Tensor};
+#[cfg(feature = "cube")]
+use burn_cubecl::CubeBackend;
 use kiln_graph::Transposed;
+
+#[cfg(feature = "cube")]
+use crate::cube::by_source::Transposed as DeviceTransposed;
 
 /// A block's edges by source, where they have been listed: on the host, on a device, or both. All clones of a block on a
 /// device share it, so that its edges are listed and copied once.
@@ -8,7 +15,7 @@ use kiln_graph::Transposed;
 pub(crate) struct BySource {
     host: OnceLock<Transposed>,
     #[cfg(feature = "cube")]
-    device: OnceLock<crate::cube::Transposed>,
+    device: OnceLock<DeviceTransposed>,
 }
 
 impl BySource {
@@ -25,7 +32,7 @@ impl BySource {
     pub(crate) fn n_bytes(&self) -> usize {
         let on_host = self.host.get().map_or(0, Transposed::n_bytes);
         #[cfg(feature = "cube")]
-        let on_device = self.device.get().map_or(0, crate::cube::Transposed::n_bytes);
+        let on_device = self.device.get().map_or(0, DeviceTransposed::n_bytes);
         #[cfg(not(feature = "cube"))]
         let on_device = 0;
         on_host + on_device
@@ -46,8 +53,19 @@ impl BySource {
     #[cfg(feature = "cube")]
     pub(crate) fn device_or(
         &self,
-        list: impl FnOnce(Option<&Transposed>) -> crate::cube::Transposed,
-    ) -> &crate::cube::Transposed {
+        list: impl FnOnce(Option<&Transposed>) -> DeviceTransposed,
+    ) -> &DeviceTransposed {
         self.device.get_or_init(|| list(self.host()))
+    }
+
+    /// Copies the host's list to the device of the block's `indptr`, if there is one and CubeCL has a runtime for the
+    /// device: a gradient will ask for it.
+    #[cfg(feature = "cube")]
+    pub(crate) fn upload(&self, indptr: &Tensor<1, Int>) {
+        if let Some(list) = self.host()
+            && let Ok(indptr) = indptr.clone().try_into_primitive::<CubeBackend>()
+        {
+            self.device.get_or_init(|| DeviceTransposed::upload(&indptr, list));
+        }
     }
 }

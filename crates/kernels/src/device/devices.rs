@@ -123,7 +123,9 @@ pub fn load_on<R>(device: &Device, load: impl FnOnce() -> R) -> Result<R, Device
 /// [`DeviceError::Failed`].
 pub fn finish(tensor: &Tensor<2>) -> Result<(), DeviceError> {
     #[cfg(feature = "cube")]
-    crate::cube::finish(tensor)?;
+    if let Ok(array) = tensor.clone().try_into_primitive::<burn_cubecl::CubeBackend>() {
+        crate::cube::launch::finish(&array)?;
+    }
     let _ = tensor;
     Ok(())
 }

@@ -6,6 +6,10 @@ use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 
 #[cfg(feature = "cube")]
+use crate::cube::features::{FeatureRows, row_bytes as bytes_of_row};
+#[cfg(feature = "cube")]
+use crate::cube::launch::anchor;
+#[cfg(feature = "cube")]
 use crate::device::devices::load_on;
 use crate::device::error::UploadError;
 use crate::device::read::read_i64;
@@ -29,7 +33,7 @@ pub struct DeviceFeatures {
 enum Place {
     Host,
     #[cfg(feature = "cube")]
-    Cube(Box<crate::cube::FeatureRows>),
+    Cube(Box<FeatureRows>),
 }
 
 /// How many rows were gathered so far, and how many of them the device had.
@@ -161,8 +165,8 @@ impl Place {
 
     #[cfg(feature = "cube")]
     fn all(source: &Arc<dyn FeatureSource>, device: &Device) -> Result<Self, UploadError> {
-        let Some(anchor) = crate::cube::anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(Box::new(load_on(device, || crate::cube::FeatureRows::all(&anchor, &**source))??)))
+        let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
+        Ok(Self::Cube(Box::new(load_on(device, || FeatureRows::all(&anchor, &**source))??)))
     }
 
     #[cfg(feature = "cube")]
@@ -171,18 +175,16 @@ impl Place {
         nodes: impl FnOnce() -> Vec<NodeId>,
         device: &Device,
     ) -> Result<Self, UploadError> {
-        let Some(anchor) = crate::cube::anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(Box::new(load_on(device, || {
-            crate::cube::FeatureRows::some(&anchor, &**source, &nodes())
-        })??)))
+        let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
+        Ok(Self::Cube(Box::new(load_on(device, || FeatureRows::some(&anchor, &**source, &nodes()))??)))
     }
 }
 
 /// Bytes of a row where the device reads it.
 fn row_bytes(source: &Arc<dyn FeatureSource>, device: &Device) -> usize {
     #[cfg(feature = "cube")]
-    if let Some(anchor) = crate::cube::anchor(device) {
-        return crate::cube::row_bytes(&anchor, &**source);
+    if let Some(anchor) = anchor(device) {
+        return bytes_of_row(&anchor, &**source);
     }
     let _ = device;
     source.dim() * source.row_type().bytes()

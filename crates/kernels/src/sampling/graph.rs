@@ -6,6 +6,10 @@ use burn::tensor::Device;
 use kiln_graph::Csc;
 
 #[cfg(feature = "cube")]
+use crate::cube::graph::Graph;
+#[cfg(feature = "cube")]
+use crate::cube::launch::anchor;
+#[cfg(feature = "cube")]
 use crate::device::devices::load_on;
 use crate::device::error::UploadError;
 
@@ -28,7 +32,7 @@ pub struct DeviceGraph {
 pub(crate) enum Place {
     Host(Arc<Csc>),
     #[cfg(feature = "cube")]
-    Cube(Arc<crate::cube::Graph>),
+    Cube(Arc<Graph>),
     /// With the host, read by the device of the tensor.
     #[cfg(feature = "cube")]
     Staged(Arc<Csc>, Box<burn_cubecl::tensor::CubeTensor>),
@@ -107,7 +111,7 @@ impl Place {
     fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = sampling_anchor(device)? else { return Ok(Self::Host(graph)) };
         graph.validate()?;
-        Ok(Self::Cube(Arc::new(load_on(device, || crate::cube::Graph::new(&anchor, &graph))??)))
+        Ok(Self::Cube(Arc::new(load_on(device, || Graph::new(&anchor, &graph))??)))
     }
 
     fn staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
@@ -121,7 +125,7 @@ impl Place {
 /// A tensor on a device that samples; `None` of the processor, which samples where the graph is.
 #[cfg(feature = "cube")]
 fn sampling_anchor(device: &Device) -> Result<Option<burn_cubecl::tensor::CubeTensor>, UploadError> {
-    let anchor = crate::cube::anchor(device);
+    let anchor = anchor(device);
     if anchor.is_some() && ![DType::U64, DType::I64].into_iter().all(|dtype| device.supports_dtype(dtype)) {
         return Err(UploadError::NoWideIntegers);
     }

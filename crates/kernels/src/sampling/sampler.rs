@@ -5,73 +5,25 @@ use burn::tensor::{DType, Int, Tensor};
 use bytemuck::cast_vec;
 use kiln_graph::{Csc, LocalId, NodeId};
 use kiln_sample::{
-    BlockSampler, Error, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, Neighbors, NodeKey,
-    PickRule, Picks, Result, RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop,
-    UniformWithReplacement,
+    BlockSampler, Error, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, Result, RngKey, Sampled,
+    Scratch, Seeds, Uniform,
 };
 
 #[cfg(feature = "cube")]
-use crate::cube::graph::HopError;
+use crate::cube::graph::{Graph, HopArrays, HopError};
+#[cfg(feature = "cube")]
+use crate::cube::launch::{float_tensor, int_tensor};
+#[cfg(feature = "cube")]
+use crate::device::block::BlockTensors;
 use crate::device::block::{DeviceBlock, upload};
 #[cfg(feature = "cube")]
 use crate::device::devices::in_loading_queue;
 use crate::sampling::graph::{DeviceGraph, Place};
 #[cfg(feature = "cube")]
+use crate::sampling::plan::HopPlan;
+use crate::sampling::plan::{DeviceRule, EdgeWeights};
+#[cfg(feature = "cube")]
 use crate::sampling::staged::{Staged, StagedError, check_plan};
-
-/// The rules that devices have: those of `kiln_sample` by the same names. A rule of one's own runs on the host
-/// ([`NeighborSampler::with_rule`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(clippy::enum_variant_names, reason = "they are called so")]
-#[non_exhaustive]
-pub enum DeviceRule {
-    /// [`Uniform`].
-    Uniform,
-    /// [`UniformWithReplacement`].
-    UniformWithReplacement,
-    /// [`UniformWithLoop`].
-    UniformWithLoop,
-}
-
-impl From<Uniform> for DeviceRule {
-    fn from(_: Uniform) -> Self {
-        Self::Uniform
-    }
-}
-
-impl From<UniformWithReplacement> for DeviceRule {
-    fn from(_: UniformWithReplacement) -> Self {
-        Self::UniformWithReplacement
-    }
-}
-
-impl From<UniformWithLoop> for DeviceRule {
-    fn from(_: UniformWithLoop) -> Self {
-        Self::UniformWithLoop
-    }
-}
-
-impl PickRule for DeviceRule {
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        match self {
-            Self::Uniform => Uniform.pick(neighbors, key, fanout, picks),
-            Self::UniformWithReplacement => UniformWithReplacement.pick(neighbors, key, fanout, picks),
-            Self::UniformWithLoop => UniformWithLoop.pick(neighbors, key, fanout, picks),
-        }
-    }
-
-    fn keeps_self_loops(&self) -> bool {
-        *self == Self::UniformWithLoop
-    }
-}
-
-/// What a sampler's blocks carry for each edge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EdgeWeights {
-    None,
-    Stored,
-    Scaled,
-}
 
 /// Samples neighbourhoods where the graph is: the same fanouts and keys as a [`NeighborSampler`] give the same blocks, bit
 /// for bit in their ids, on any device. (Weights that are scaled are rounded by the device's division.)
@@ -120,34 +72,6 @@ pub struct DeviceSampled {
     pub input_nodes: Tensor<1, Int>,
 }
 
-/// One hop, as a device is asked for it.
-#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "only devices read it"))]
-pub(crate) struct HopPlan {
-    pub(crate) fanout: Fanout,
-    pub(crate) rule: DeviceRule,
-    pub(crate) weights: EdgeWeights,
-    /// The step's key with the layer folded in.
-    pub(crate) key: RngKey,
-}
-
-impl HopPlan {
-    /// The hop of destinations that have no edge.
-    #[cfg(feature = "cube")]
-    pub(crate) fn without_edges(&self, n_dst: usize) -> Frontier {
-        let weights = (self.weights != EdgeWeights::None).then(Vec::new);
-        Frontier { indptr: vec![0; n_dst + 1], weights, ..Frontier::default() }
-    }
-
-    /// The fanout as a number.
-    #[cfg(feature = "cube")]
-    pub(crate) fn limit(&self) -> u32 {
-        match self.fanout {
-            Fanout::All => u32::MAX,
-            Fanout::UpTo(fanout) => fanout,
-        }
-    }
-}
-
 impl DeviceSampler {
     /// A sampler without replacement: a destination with no more neighbours than its fanout gets all. `fanouts[i]`
     /// belongs to layer `i`, input layer first.
@@ -155,7 +79,7 @@ impl DeviceSampler {
         Self::with_rule(graph, fanouts, Uniform)
     }
 
-    /// A sampler by one of `kiln_sample`'s rules, such as [`UniformWithLoop`].
+    /// A sampler by one of `kiln_sample`'s rules, such as [`UniformWithLoop`](kiln_sample::UniformWithLoop).
     pub fn with_rule(
         graph: DeviceGraph,
         fanouts: impl Into<Vec<Fanout>>,
@@ -224,21 +148,20 @@ impl DeviceSampler {
     }
 
     #[cfg(feature = "cube")]
-    fn on_device(&self, graph: &crate::cube::Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampled> {
+    fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampled> {
         let (distinct, seed_rows) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let mut blocks = Vec::with_capacity(self.fanouts.len());
         for layer in (0..self.fanouts.len()).rev() {
             let key = key.fold(kiln_sample::Domain::Layer, layer as u64);
             let plan = self.plan(Hop { layer, key });
-            let arrays = graph
-                .sample_hop(&crate::cube::Graph::hop_of(nodes), &plan)
-                .map_err(|error| of_layer(error, layer))?;
+            let arrays =
+                graph.sample_hop(&Graph::hop_of(nodes), &plan).map_err(|error| of_layer(error, layer))?;
             nodes = arrays.srcs.clone();
-            blocks.push(DeviceBlock::of_arrays(arrays));
+            blocks.push(DeviceBlock::of_tensors(tensors(arrays)));
         }
         blocks.reverse();
-        Ok(DeviceSampled { blocks, seed_rows, input_nodes: crate::cube::int_tensor(nodes) })
+        Ok(DeviceSampled { blocks, seed_rows, input_nodes: int_tensor(nodes) })
     }
 
     #[cfg(feature = "cube")]
@@ -297,7 +220,7 @@ impl FrontierSampler for DeviceSampler {
                     return Err(Error::SeedOutOfRange { node: dsts[position], position, n_nodes });
                 }
                 let read = in_loading_queue(|| {
-                    let nodes = crate::cube::Graph::hop_of(graph.upload_nodes(dsts));
+                    let nodes = Graph::hop_of(graph.upload_nodes(dsts));
                     graph.read_hop(&nodes, &self.plan(hop), out)
                 });
                 read.map_err(|error| of_layer(error, hop.layer))
@@ -314,6 +237,17 @@ impl FrontierSampler for DeviceSampler {
                 })
             }
         }
+    }
+}
+
+#[cfg(feature = "cube")]
+fn tensors(arrays: HopArrays) -> BlockTensors {
+    BlockTensors {
+        indptr: int_tensor(arrays.indptr),
+        indices: int_tensor(arrays.indices),
+        edge_ids: int_tensor(arrays.edge_ids),
+        weights: arrays.weights.map(float_tensor),
+        src_nodes: int_tensor(arrays.srcs),
     }
 }
 

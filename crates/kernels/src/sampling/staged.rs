@@ -8,7 +8,7 @@ use kiln_sample::{Fanout, Frontier, in_edges};
 use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN};
 use crate::cube::launch;
 use crate::device::error::UploadError;
-use crate::sampling::sampler::HopPlan;
+use crate::sampling::plan::HopPlan;
 
 /// The lists of one hop's destinations, copied for it.
 pub(crate) struct Staged<'a> {
