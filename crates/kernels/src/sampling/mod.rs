@@ -1,7 +1,6 @@
 //! Sampling where the graph is.
 
 pub(crate) mod graph;
-pub(crate) mod plan;
 pub(crate) mod sampler;
 #[cfg(feature = "cube")]
 pub(crate) mod staged;
