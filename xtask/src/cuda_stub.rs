@@ -105,16 +105,8 @@ impl Stub {
     }
 
     /// Has a command run on the stub.
-    fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.vars())
-    }
-
-    /// Has cargo run tests on the stub, but not the builds, which would start anew for another `CUDA_PATH`.
-    pub(crate) fn run_tests(&self, cargo: &mut Command) -> Result<()> {
-        let host = workspace::host()?.to_uppercase().replace('-', "_");
-        let vars = self.vars().map(|(name, value)| format!("{name}={}", value.display()));
-        cargo.env(format!("CARGO_TARGET_{host}_RUNNER"), format!("env {}", vars.join(" ")));
-        Ok(())
     }
 
     fn vars(&self) -> [(&'static str, PathBuf); 5] {

@@ -66,6 +66,8 @@ pub(crate) struct Resolve {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Node {
     pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) features: Vec<String>,
     pub(crate) deps: Vec<NodeDep>,
 }
 
@@ -86,6 +88,11 @@ impl Metadata {
     /// Asks cargo, for this machine's platform only, so that nothing is fetched for others.
     pub(crate) fn load() -> Result<Self> {
         Self::load_with(&["--filter-platform", &host()?])
+    }
+
+    /// As [`Metadata::load`], with these features, separated by commas.
+    pub(crate) fn load_with_features(features: &str) -> Result<Self> {
+        Self::load_with(&["--filter-platform", &host()?, "--features", features])
     }
 
     /// Asks cargo for the packages of every feature on these targets.

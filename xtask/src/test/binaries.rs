@@ -1,0 +1,252 @@
+//! The test binaries that cargo has built, several of which run at once: most wait or compute on one thread for part of
+//! their time.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::tally::Tally;
+use crate::workspace::Metadata;
+
+/// The most binaries that run at once. Their threads share the processor, and their tests' deadlines are real time.
+const MAX_AT_ONCE: usize = 4;
+
+/// A test binary, or a bench, which runs each of its cases once.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Binary {
+    pub(super) package: String,
+    pub(super) target: String,
+    path: PathBuf,
+    /// The folder of the package, in which it runs.
+    folder: PathBuf,
+}
+
+/// One run of a binary.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) command: Command,
+}
+
+impl Binary {
+    /// A run of this binary on the device of that name, or on the CPU.
+    pub(super) fn run(&self, device: Option<&str>) -> Run {
+        let Self { package, target, path, folder } = self;
+        let mut command = Command::new(path);
+        command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+        // It selects the device tests only.
+        command.env_remove("KILN_DEVICE").envs(device.map(|device| ("KILN_DEVICE", device)));
+        let on = device.map(|device| format!(" on {device}")).unwrap_or_default();
+        Run { name: format!("{package} {target}{on}"), command }
+    }
+}
+
+/// A line of cargo's JSON output, as far as it is read.
+#[derive(Debug, Deserialize)]
+struct Message {
+    reason: String,
+    #[serde(default)]
+    package_id: String,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+    profile: Option<Profile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Builds by a `cargo test --no-run` command, with its progress shown, and returns the binaries. Those that were built
+/// last come first: they depend on the most crates and take longest.
+///
+/// # Errors
+/// When the build fails.
+pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
+    cargo.args(["--no-run", "--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
+    let mut child = cargo.spawn().context("`cargo test` does not start")?;
+    let output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
+    let mut binaries = Vec::new();
+    for line in output.lines() {
+        binaries.extend(binary(&line?)?);
+    }
+    if !child.wait()?.success() {
+        bail!("the build failed");
+    }
+    binaries.reverse();
+    Ok(binaries)
+}
+
+/// The test binary that a line of cargo's output announces.
+fn binary(line: &str) -> Result<Option<Binary>> {
+    if !line.starts_with('{') {
+        return Ok(None);
+    }
+    let message: Message = serde_json::from_str(line).context("cargo printed an unexpected message")?;
+    let Message { reason, package_id, manifest_path, target, executable, profile } = message;
+    let (Some(path), Some(target), Some(manifest)) = (executable, target, manifest_path) else {
+        return Ok(None);
+    };
+    if reason != "compiler-artifact" || !profile.is_some_and(|profile| profile.test) {
+        return Ok(None);
+    }
+    let folder = manifest.parent().unwrap_or(Path::new(".")).to_owned();
+    Ok(Some(Binary { package: package_name(&package_id).to_owned(), target: target.name, path, folder }))
+}
+
+/// The name in `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
+fn package_name(id: &str) -> &str {
+    let (url, fragment) = id.split_once('#').unwrap_or((id, ""));
+    match fragment.split_once('@') {
+        Some((name, _)) => name,
+        None => url.rsplit('/').next().unwrap_or(url),
+    }
+}
+
+/// Runs all, several at once, and writes a line for each to `out` as it ends, with its output if it failed.
+///
+/// # Errors
+/// When one cannot be started.
+pub(super) fn run_all(runs: Vec<Run>, at_once: usize, out: impl Write + Send) -> Result<Tally> {
+    let runs: Vec<Mutex<Run>> = runs.into_iter().map(Mutex::new).collect();
+    let (next, total, out) = (AtomicUsize::new(0), Mutex::new(Tally::default()), Mutex::new(out));
+    std::thread::scope(|scope| {
+        let worker = || -> Result<()> {
+            while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut run = run.lock().expect("a run belongs to one thread");
+                let tally = run_one(&mut run, &out)?;
+                total.lock().expect("adding does not panic").add(tally);
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = (0..at_once.clamp(1, MAX_AT_ONCE)).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })?;
+    Ok(total.into_inner().expect("adding does not panic"))
+}
+
+fn run_one(Run { name, command }: &mut Run, out: &Mutex<impl Write>) -> Result<Tally> {
+    let start = Instant::now();
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{name} does not start"))?;
+    let seconds = start.elapsed().as_secs();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut tally = Tally::default();
+    text.lines().for_each(|line| tally.read(line));
+    let mut out = out.lock().expect("writing does not panic");
+    if output.status.success() {
+        writeln!(out, "ok      {name}: {} passed in {seconds} s", tally.n_passed)?;
+    } else {
+        out.write_all(&output.stdout)?;
+        out.write_all(&output.stderr)?;
+        writeln!(out, "FAILED  {name}: {} after {seconds} s", output.status)?;
+        // A process that ended early did not report its tests.
+        if tally.n_failed == 0 {
+            tally.failed.push(format!("{name}: {}", output.status));
+        }
+    }
+    Ok(tally)
+}
+
+/// The packages that are built with other features with `featured` than by default, and those that depend on them.
+pub(super) fn with_other_features(default: &Metadata, featured: &Metadata) -> BTreeSet<String> {
+    let default_features =
+        |id: &str| default.resolve.nodes.iter().find(|node| node.id == id).map(|node| &node.features);
+    let is_member = |id: &String| featured.workspace_members.contains(id);
+    let members: Vec<_> = featured.resolve.nodes.iter().filter(|node| is_member(&node.id)).collect();
+    let mut changed: BTreeSet<&str> = BTreeSet::new();
+    loop {
+        let n_before = changed.len();
+        for node in &members {
+            let differs = default_features(&node.id) != Some(&node.features);
+            if differs || node.deps.iter().any(|dep| changed.contains(&*dep.pkg)) {
+                changed.insert(&node.id);
+            }
+        }
+        if changed.len() == n_before {
+            return changed.into_iter().map(|id| package_name(id).to_owned()).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::sink;
+
+    use super::*;
+
+    #[test]
+    fn reads_test_binaries_from_cargo_messages() {
+        let line = r#"{"reason":"compiler-artifact","package_id":"path+file:///a/crates/graph#kiln-graph@0.1.0","manifest_path":"/a/crates/graph/Cargo.toml","target":{"name":"suite"},"profile":{"test":true},"executable":"/a/target/suite-1"}"#;
+        let expected = Binary {
+            package: "kiln-graph".into(),
+            target: "suite".into(),
+            path: "/a/target/suite-1".into(),
+            folder: "/a/crates/graph".into(),
+        };
+        assert_eq!(binary(line).unwrap(), Some(expected));
+        // Programs, libraries and other messages are no tests.
+        assert_eq!(binary(&line.replace("\"test\":true", "\"test\":false")).unwrap(), None);
+        assert_eq!(binary(&line.replace("\"/a/target/suite-1\"", "null")).unwrap(), None);
+        assert_eq!(binary(r#"{"reason":"build-finished","success":true}"#).unwrap(), None);
+        assert!(binary("{\"reason\":").is_err());
+        assert_eq!(package_name("path+file:///a/xtask#0.1.0"), "xtask");
+    }
+
+    fn shell(name: &str, script: &str) -> Run {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Run { name: name.into(), command }
+    }
+
+    #[test]
+    fn counts_the_tests_of_all_runs_and_names_processes_that_end_early() {
+        let passed = "echo 'test result: ok. 2 passed; 0 failed'";
+        let tally =
+            run_all(vec![shell("a", passed), shell("b", passed), shell("c", passed)], 2, sink()).unwrap();
+        assert_eq!((tally.n_passed, tally.verdict(true)), (6, None));
+        let tally = run_all(vec![shell("a", passed), shell("killed", "kill -9 $$")], 1, sink()).unwrap();
+        assert_eq!(tally.failed.len(), 1);
+        assert!(tally.failed[0].starts_with("killed: signal: 9"), "{:?}", tally.failed);
+        assert!(tally.verdict(false).is_some());
+        let failed = "echo 'test a ... FAILED'; echo 'test result: FAILED. 1 passed; 1 failed'; exit 101";
+        let mut out = Vec::new();
+        let tally = run_all(vec![shell("a", failed)], 1, &mut out).unwrap();
+        assert_eq!((tally.n_failed, &tally.failed[..]), (1, &["a".to_owned()][..]));
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.starts_with("test a ... FAILED\n"), "{out}");
+        assert!(out.ends_with("FAILED  a: exit status: 101 after 0 s\n"), "{out}");
+    }
+
+    fn metadata(features_of_b: &str) -> Metadata {
+        let node = |name: &str, features: &str, deps: &str| {
+            format!(r#"{{"id":"path+file:///w/{name}#0.1.0","features":[{features}],"deps":[{deps}]}}"#)
+        };
+        let on = |name: &str| format!(r#"{{"pkg":"path+file:///w/{name}#0.1.0","dep_kinds":[]}}"#);
+        let nodes = [node("a", "", ""), node("b", features_of_b, &on("a")), node("c", "", &on("b"))];
+        let members = ["a", "b", "c"].map(|name| format!("\"path+file:///w/{name}#0.1.0\""));
+        let (members, nodes) = (members.join(","), nodes.join(","));
+        let json =
+            format!(r#"{{"packages":[],"workspace_members":[{members}],"resolve":{{"nodes":[{nodes}]}}}}"#);
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn finds_packages_that_other_features_change() {
+        let found = with_other_features(&metadata(""), &metadata("\"cuda\""));
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["b", "c"]);
+        assert!(with_other_features(&metadata("\"cuda\""), &metadata("\"cuda\"")).is_empty());
+    }
+}

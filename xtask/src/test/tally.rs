@@ -1,0 +1,184 @@
+//! What the output of tests adds up to: how many passed and failed, and what was skipped.
+
+use std::fmt;
+
+/// What a line about a skip begins with.
+const MARKER: &str = "kiln-skip: ";
+
+/// Something that was not tested, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Skip {
+    pub(super) what: String,
+    pub(super) reason: String,
+    pub(super) kind: Kind,
+}
+
+/// What was missing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Gpu,
+    Browser,
+    /// Another run of the tests.
+    Run,
+    /// Anything else, and tests that are ignored: not accepted where `CI=true`.
+    Other,
+}
+
+impl Kind {
+    fn is_accepted_in_ci(self) -> bool {
+        matches!(self, Self::Gpu | Self::Browser | Self::Run)
+    }
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Gpu => "needs a GPU",
+            Kind::Browser => "needs a browser",
+            Kind::Run => "in another run",
+            Kind::Other => "other",
+        };
+        write!(f, "{} ({kind}): {}", self.what, self.reason)
+    }
+}
+
+/// The sum of the output of all tests.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) n_passed: u64,
+    pub(super) n_failed: u64,
+    pub(super) failed: Vec<String>,
+    pub(super) skips: Vec<Skip>,
+}
+
+impl Tally {
+    /// Adds a line of output.
+    pub(super) fn read(&mut self, line: &str) {
+        if let Some((_, skip)) = line.split_once(MARKER) {
+            self.skips.push(parse_skip(skip));
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            self.n_passed += count_before(counts, " passed");
+            self.n_failed += count_before(counts, " failed");
+        } else if let Some((test, outcome)) =
+            line.strip_prefix("test ").and_then(|test| test.split_once(" ... "))
+        {
+            if outcome == "FAILED" {
+                self.failed.push(test.to_owned());
+            } else if let Some(reason) = outcome.strip_prefix("ignored") {
+                let reason = reason.trim_start_matches(", ");
+                let reason = if reason.is_empty() { "it is marked as ignored" } else { reason };
+                self.skips.push(Skip { what: test.into(), reason: reason.into(), kind: Kind::Other });
+            }
+        }
+    }
+
+    /// Adds the sum of other output.
+    pub(super) fn add(&mut self, other: Self) {
+        let Self { n_passed, n_failed, failed, skips } = other;
+        self.n_passed += n_passed;
+        self.n_failed += n_failed;
+        self.failed.extend(failed);
+        self.skips.extend(skips);
+    }
+
+    /// The reason why the run fails, if it does.
+    pub(super) fn verdict(&self, ci: bool) -> Option<String> {
+        let refused = self.skips.iter().filter(|skip| !skip.kind.is_accepted_in_ci()).count();
+        if !self.failed.is_empty() || self.n_failed != 0 {
+            Some("a test failed".into())
+        } else if self.n_passed == 0 {
+            Some("no test ran".into())
+        } else if ci && refused != 0 {
+            Some(format!("{refused} of the skips need neither a GPU nor a browser, which CI=true forbids"))
+        } else {
+            None
+        }
+    }
+}
+
+/// `kind: what: reason`; a line that does not fit is a skip of its own, so that it is not lost.
+fn parse_skip(text: &str) -> Skip {
+    let mut parts = text.splitn(3, ": ");
+    let kind = match parts.next() {
+        Some("gpu") => Kind::Gpu,
+        Some("browser") => Kind::Browser,
+        _ => Kind::Other,
+    };
+    let what = parts.next().unwrap_or(text).to_owned();
+    let reason = parts.next().unwrap_or("no reason given").to_owned();
+    Skip { what, reason, kind }
+}
+
+/// The number that stands before `word`; zero when there is none.
+fn count_before(text: &str, word: &str) -> u64 {
+    let before = text.split(word).next().unwrap_or("");
+    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(output: &str) -> Tally {
+        let mut tally = Tally::default();
+        output.lines().for_each(|line| tally.read(line));
+        tally
+    }
+
+    const GREEN: &str = "test a ... ok\n\
+        test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+        test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
+
+    fn skip(kind: Kind, what: &str, reason: &str) -> Skip {
+        Skip { what: what.into(), reason: reason.into(), kind }
+    }
+
+    #[test]
+    fn the_counts_of_all_binaries_add_up() {
+        let tally = tally(GREEN);
+        assert_eq!((tally.n_passed, tally.n_failed), (7, 0));
+        assert_eq!(tally.verdict(true), None);
+    }
+
+    #[test]
+    fn failed_tests_are_named_and_fail_the_run() {
+        let output = "test a::b ... FAILED\ntest result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\n";
+        let tally = tally(output);
+        assert_eq!((tally.n_passed, tally.n_failed), (2, 1));
+        assert_eq!(tally.failed, ["a::b"]);
+        assert!(tally.verdict(false).is_some());
+    }
+
+    #[test]
+    fn a_run_without_a_test_fails() {
+        assert_eq!(tally("").verdict(false).unwrap(), "no test ran");
+    }
+
+    #[test]
+    fn a_gpu_skip_is_accepted_in_ci_and_another_is_not() {
+        let gpu = tally(&format!("{GREEN}{MARKER}gpu: sums: no CUDA device: none found\n"));
+        assert_eq!(gpu.skips, [skip(Kind::Gpu, "sums", "no CUDA device: none found")]);
+        assert_eq!(gpu.verdict(true), None);
+        let other = tally(&format!("{GREEN}test a ... {MARKER}other: speed-up: one core\n"));
+        assert_eq!(other.skips, [skip(Kind::Other, "speed-up", "one core")]);
+        assert!(other.verdict(true).is_some());
+        assert_eq!(other.verdict(false), None);
+    }
+
+    #[test]
+    fn an_ignored_test_is_a_skip_that_ci_refuses() {
+        let tally = tally(&format!("{GREEN}test slow ... ignored, takes an hour\ntest bare ... ignored\n"));
+        let expected = [
+            skip(Kind::Other, "slow", "takes an hour"),
+            skip(Kind::Other, "bare", "it is marked as ignored"),
+        ];
+        assert_eq!(tally.skips, expected);
+        assert!(tally.verdict(true).is_some());
+    }
+
+    #[test]
+    fn a_skip_of_an_unknown_kind_is_kept_and_refused() {
+        assert_eq!(parse_skip("moon: x: y").kind, Kind::Other);
+        assert_eq!(parse_skip("nonsense"), skip(Kind::Other, "nonsense", "no reason given"));
+    }
+}
