@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_benches::{Access, Result, Stage, Work, inputs, n_threads};
 use kiln_graph::Block;
-use kiln_kernels::{DeviceBlock, ops};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Reduce};
 
-/// An aggregation as the layers call it.
-type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
-
-const OPS: [(&str, Op); 3] =
-    [("mean", ops::neighbor_mean), ("sum", ops::neighbor_sum), ("max", ops::neighbor_max)];
+/// The aggregations of the layers.
+const REDUCTIONS: [(&str, Reduce); 3] = [("mean", Reduce::Mean), ("sum", Reduce::Sum), ("max", Reduce::Max)];
 
 /// Columns of the rows.
 const DIM: usize = 128;
@@ -30,12 +28,12 @@ fn main() -> Result {
         let block = DeviceBlock::new(transposed(host).0, &device);
         let x = Tensor::<2>::from_data(data.clone(), &device);
         let tracked = Tensor::<2>::from_data(data, &device.clone().autodiff()).require_grad();
-        for (op_name, op) in OPS {
+        for (op_name, reduce) in REDUCTIONS {
             stage.bench(&format!("{op_name}-forward"), name, forward_work(host), |bencher| {
-                bencher.iter(|| black_box(op(&block, x.clone())));
+                bencher.iter(|| black_box(ops::aggregate(&block, x.clone(), reduce)));
             })?;
             stage.bench(&format!("{op_name}-backward"), name, backward_work(host), |bencher| {
-                bencher.iter_custom(|n| (0..n).map(|_| backward(&block, op, &tracked)).sum());
+                bencher.iter_custom(|n| (0..n).map(|_| backward(&block, reduce, &tracked)).sum());
             })?;
         }
         let transposing = backward_work(host);
@@ -45,7 +43,7 @@ fn main() -> Result {
             bencher.iter_custom(|n| {
                 let fresh = |_| {
                     let (block, elapsed) = transposed(host);
-                    elapsed + backward(&DeviceBlock::new(block, &device), ops::neighbor_mean, &tracked)
+                    elapsed + backward(&DeviceBlock::new(block, &device), Reduce::Mean, &tracked)
                 };
                 (0..n).map(fresh).sum()
             });
@@ -64,8 +62,8 @@ fn transposed(block: &Block) -> (Block, Duration) {
 }
 
 /// The time of the gradient alone, of a sum of all results.
-fn backward(block: &DeviceBlock, op: Op, x: &Tensor<2>) -> Duration {
-    let out = op(block, x.clone());
+fn backward(block: &DeviceBlock, reduce: Reduce, x: &Tensor<2>) -> Duration {
+    let out = ops::aggregate(block, x.clone(), reduce);
     let started = Instant::now();
     let gradients = black_box(out.backward());
     let elapsed = started.elapsed();

@@ -1,7 +1,8 @@
 //! How rows become one: those of a node's neighbours, and those of a graph's nodes.
 
 use burn::tensor::Tensor;
-use kiln_kernels::{DeviceBlock, DeviceSegments, ops};
+use kiln_kernels::DeviceSegments;
+use kiln_kernels::ops::{self, Reduce};
 
 /// How a node's neighbours become one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,13 +16,12 @@ pub enum Aggregate {
     Sum,
 }
 
-impl Aggregate {
-    /// Each destination's row, `[n_src, d] -> [n_dst, d]`.
-    pub(crate) fn gather(self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        match self {
-            Self::Mean => ops::neighbor_mean(block, x),
-            Self::Max => ops::neighbor_max(block, x),
-            Self::Sum => ops::neighbor_sum(block, x),
+impl From<Aggregate> for Reduce {
+    fn from(aggregate: Aggregate) -> Self {
+        match aggregate {
+            Aggregate::Mean => Self::Mean,
+            Aggregate::Max => Self::Max,
+            Aggregate::Sum => Self::Sum,
         }
     }
 }
@@ -43,10 +43,11 @@ impl Readout {
     /// # Panics
     /// When `x` has another number of rows than the segments.
     pub fn pool(self, segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-        match self {
-            Self::Sum => ops::segment_sum(segments, x),
-            Self::Mean => ops::segment_mean(segments, x),
-            Self::Max => ops::segment_max(segments, x),
-        }
+        let reduce = match self {
+            Self::Sum => Reduce::Sum,
+            Self::Mean => Reduce::Mean,
+            Self::Max => Reduce::Max,
+        };
+        ops::segment_reduce(segments, x, reduce)
     }
 }

@@ -1,6 +1,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::{DeviceBlock, ops};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, Reduce};
 use kiln_sample::RngKey;
 
 use crate::Result;
@@ -68,12 +69,12 @@ impl GcnConv {
                  or NeighborSampler::estimate_sums"
             );
         };
+        let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduce::Sum.into() };
         let bias: Tensor<2> = self.bias.val().unsqueeze();
         if projects_first(block, self.weight.dims()) {
-            ops::neighbor_weighted_sum(block, product(x, self.weight.val()), weights.clone()) + bias
+            ops::aggregate(block, product(x, self.weight.val()), weighted_sum) + bias
         } else {
-            let sum = ops::neighbor_weighted_sum(block, x, weights.clone());
-            ops::linear(bias, sum, self.weight.val())
+            ops::linear(bias, ops::aggregate(block, x, weighted_sum), self.weight.val())
         }
     }
 }

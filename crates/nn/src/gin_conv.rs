@@ -1,6 +1,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::{DeviceBlock, ops};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
 
 use crate::{Aggregate, Ctx, Error, Result, RowModel};
 
@@ -64,22 +65,17 @@ impl<M: RowModel> GinConv<M> {
     /// # Panics
     /// When `x` has other dimensions.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
-        let rows = match (self.aggregate, &self.epsilon, self.configured) {
-            (Aggregate::Sum, None, Epsilon::Fixed(epsilon)) => ops::own_plus_sum(block, x, 1.0 + epsilon),
-            _ => {
-                let own = self.weigh(ops::dst_rows(block, x.clone()));
-                self.aggregate.gather(block, x) + own
+        let reduce = Reduce::from(self.aggregate);
+        let rows = match (&self.epsilon, self.configured) {
+            (Some(epsilon), _) => {
+                let own = ops::dst_rows(block, x.clone()) * (epsilon.val() + 1.0).unsqueeze();
+                ops::aggregate(block, x, reduce) + own
+            }
+            (None, Epsilon::Fixed(epsilon) | Epsilon::Learnable(epsilon)) => {
+                let own = OwnRow::Scaled(1.0 + epsilon);
+                ops::aggregate(block, x, Aggregation { own, ..reduce.into() })
             }
         };
         self.mlp.forward(rows, ctx)
-    }
-
-    /// Rows times `1 + eps`; as they are, without a pass over them, where epsilon is fixed at 0.
-    fn weigh(&self, rows: Tensor<2>) -> Tensor<2> {
-        match (&self.epsilon, self.configured) {
-            (Some(epsilon), _) => rows * (epsilon.val() + 1.0).unsqueeze(),
-            (None, Epsilon::Fixed(0.0)) => rows,
-            (None, Epsilon::Fixed(value) | Epsilon::Learnable(value)) => rows * (1.0 + value),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The arithmetic of Adam, a pass over each array.
 
 use crate::cpu::tasks::in_tasks;
-use crate::ops::AdamStep;
+use crate::ops::adam::AdamStep;
 
 /// Values that a task works on.
 const TASK_VALUES: usize = 1 << 15;

@@ -2,7 +2,7 @@ use kiln_sample::RngKey;
 
 use crate::cpu::tasks::in_tasks;
 use crate::cpu::vector;
-use crate::ops::Keep;
+use crate::ops::keep::Keep;
 
 /// Groups of four draws that are made at once.
 const GROUPS: usize = 16;

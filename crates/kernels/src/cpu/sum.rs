@@ -6,34 +6,23 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use crate::cpu::fill::{Fill, Piece, fill_rows};
-use crate::cpu::segment::{Rows, Segments};
+use crate::cpu::rows::{Rows, Segments};
 
 /// Bytes from which on an output goes past the caches: it would fill them, and a line that is written whole
 /// need not be read first. Gradients of 128 or 256 columns and the pass that reads them next: of 31 MB 3.3 ms
 /// instead of 3.1, of 62 MB 7 ms instead of 10, of 155 MB 18 ms instead of 30.
 const STREAM_BYTES: usize = 1 << 25;
 
-/// Sums over each row's items of the items' rows of `x`.
-pub(super) fn sum<'a>(
-    segments: Segments<'a>,
-    x: Rows<'a>,
-) -> Sum<'a, impl Fn(usize, usize) -> f32 + Copy + Sync> {
-    weighted_sum(segments, x, |_, _| 1.0)
-}
-
-/// The same, each item's row multiplied by what `factor` gives for its position and the item.
-pub(super) fn weighted_sum<'a, F>(segments: Segments<'a>, x: Rows<'a>, factor: F) -> Sum<'a, F> {
-    Sum { segments, x, factor, mean: false, own: Own::Alone }
-}
-
-/// Sums that were described and not made yet.
+/// Sums over each row's items of the items' rows of `x`, each multiplied by what `factor` gives for its position and the
+/// item. They are described here and made by [`Sum::run`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sum<'a, F> {
-    segments: Segments<'a>,
-    x: Rows<'a>,
-    factor: F,
-    mean: bool,
-    own: Own<'a>,
+    pub(super) segments: Segments<'a>,
+    pub(super) x: Rows<'a>,
+    pub(super) factor: F,
+    /// Whether each sum is divided by its number of items.
+    pub(super) mean: bool,
+    pub(super) own: Own<'a>,
 }
 
 /// Bytes of items' rows that a core's second cache may not keep while one row is summed.
@@ -41,26 +30,19 @@ const HUB_BYTES: usize = 1 << 19;
 
 /// What becomes of each row's sum.
 #[derive(Debug, Clone, Copy)]
-enum Own<'a> {
+pub(super) enum Own<'a> {
+    /// It is the result.
     Alone,
+    /// It stands to the right of the row of these that has its number.
     Beside(Rows<'a>),
+    /// The row of these that has its number is added to each of the first `n_rows` sums, times `weight`.
     Plus { rows: Rows<'a>, n_rows: usize, weight: f32 },
 }
 
-impl<'a, F> Sum<'a, F> {
-    /// With each sum divided by its number of items.
-    pub(super) fn mean(self) -> Self {
-        Self { mean: true, ..self }
-    }
-
-    /// With each sum to the right of the row of these that has its number.
-    pub(super) fn beside(self, rows: Rows<'a>) -> Self {
-        Self { own: Own::Beside(rows), ..self }
-    }
-
-    /// With the row of these that has its number added to each of the first `n_rows` sums, times `weight`.
-    pub(super) fn plus(self, rows: Rows<'a>, n_rows: usize, weight: f32) -> Self {
-        Self { own: Own::Plus { rows, n_rows, weight }, ..self }
+impl<'a, F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'a, F> {
+    /// Sums that are the result as they are.
+    pub(super) fn new(segments: Segments<'a>, x: Rows<'a>, factor: F) -> Self {
+        Self { segments, x, factor, mean: false, own: Own::Alone }
     }
 }
 

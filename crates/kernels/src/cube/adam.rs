@@ -10,7 +10,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::launch;
-use crate::ops::AdamStep;
+use crate::ops::adam::AdamStep;
 
 #[cube(launch)]
 fn decay_kernel<N: Size>(

@@ -18,7 +18,7 @@ use kiln_sample::RngKey;
 
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::philox::{draw4, word};
-use crate::ops::Keep;
+use crate::ops::keep::Keep;
 
 /// What decides which values stay.
 #[derive(CubeType, CubeLaunch)]

@@ -4,6 +4,7 @@
 //! reference in Burn's own operations, on the device too.
 
 mod adam;
+mod aggregate;
 pub(crate) mod by_source;
 mod dense;
 mod dropout;
@@ -26,18 +27,15 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
-use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::tensor::CubeTensor;
 use kiln_sample::RngKey;
 
 use crate::counts::{count_direct, count_reference};
-use crate::cube::launch::Rows;
-use crate::cube::segment_sum::{Factor, Own, SegmentSum, Segments};
 use crate::device::block::Adjacency;
-use crate::ops::adjoint::{ArgMax, BlockAdjoints};
-use crate::ops::backend::BlockOps;
+use crate::ops::adam::AdamStep;
+use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
+use crate::ops::backend::{BlockAdjoints, BlockOps};
+use crate::ops::keep::Keep;
 use crate::ops::reference;
-use crate::ops::{AdamStep, Keep, Reduce};
 
 /// Runs the kernel for element types that it has, and the reference for others.
 macro_rules! kernel_or_reference {
@@ -56,45 +54,13 @@ macro_rules! kernel_or_reference {
 }
 
 impl BlockOps for CubeBackend {
-    fn neighbor_sum(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        kernel_or_reference!(x, reference::neighbor_sum(&block, x), by_dst(&block).sum_of(x).launch())
-    }
-
-    fn neighbor_weighted_sum(
+    fn aggregate(
         block: Adjacency<Self>,
         x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
+        weights: Weights<Self>,
+        form: Form,
     ) -> FloatTensor<Self> {
-        kernel_or_reference!(x, reference::neighbor_weighted_sum(&block, x, weights), {
-            let factor = Factor::OfPosition(into_contiguous(weights));
-            SegmentSum { factor, ..by_dst(&block).sum_of(x) }.launch()
-        })
-    }
-
-    fn neighbor_mean(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        kernel_or_reference!(x, reference::neighbor_mean(&block, x), {
-            SegmentSum { is_mean: true, ..by_dst(&block).sum_of(x) }.launch()
-        })
-    }
-
-    fn neighbor_max(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        kernel_or_reference!(x, reference::neighbor_max(&block, x), {
-            segment_max::segment_max(&by_dst(&block), x, false).0
-        })
-    }
-
-    fn own_beside(block: Adjacency<Self>, x: FloatTensor<Self>, reduce: Reduce) -> FloatTensor<Self> {
-        kernel_or_reference!(x, reference::own_beside(&block, x, reduce), {
-            let is_mean = reduce == Reduce::Mean;
-            SegmentSum { is_mean, own: Own::Beside, ..by_dst(&block).sum_of(x) }.launch()
-        })
-    }
-
-    fn own_plus_sum(block: Adjacency<Self>, x: FloatTensor<Self>, own_weight: f32) -> FloatTensor<Self> {
-        kernel_or_reference!(x, reference::own_plus_sum(&block, x, own_weight), {
-            let own = Own::Plus { weight: own_weight, n_segments: block.n_dst };
-            SegmentSum { own, ..by_dst(&block).sum_of(x) }.launch()
-        })
+        aggregate::aggregate(&block, x, &weights, form)
     }
 
     fn dst_rows(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -104,7 +70,7 @@ impl BlockOps for CubeBackend {
     }
 
     fn expand(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        Self::neighbor_sum_adjoint(&block, x)
+        aggregate::adjoint(&Saved::of_sum(block), x, Input::Rows)
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
@@ -164,85 +130,17 @@ impl BlockOps for CubeBackend {
 }
 
 impl BlockAdjoints for CubeBackend {
-    fn neighbor_sum_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        kernel_or_reference!(grad, reference::neighbor_sum_adjoint(block, grad), {
-            by_src(block).sum_of(grad).launch()
-        })
-    }
-
-    fn neighbor_weighted_sum_adjoint(
-        block: &Adjacency<Self>,
-        grad: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        kernel_or_reference!(grad, reference::neighbor_weighted_sum_adjoint(block, grad, weights), {
-            let edges = transposed(block).edges.clone();
-            let factor = Factor::OfEdge { weights: into_contiguous(weights), edges };
-            SegmentSum { factor, ..by_src(block).sum_of(grad) }.launch()
-        })
-    }
-
-    fn edge_dots(
+    fn aggregate_traced(
         block: &Adjacency<Self>,
         x: FloatTensor<Self>,
-        grad: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        kernel_or_reference!(
-            x,
-            reference::edge_dots(block, x, grad),
-            edge_dots::edge_dots(&by_dst(block), x, grad)
-        )
+        weights: &Weights<Self>,
+        form: Form,
+    ) -> Traced<Self> {
+        aggregate::traced(block, x, weights, form)
     }
 
-    fn neighbor_mean_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        kernel_or_reference!(grad, reference::neighbor_mean_adjoint(block, grad), {
-            SegmentSum { factor: share(block), ..by_src(block).sum_of(grad) }.launch()
-        })
-    }
-
-    fn own_beside_adjoint(
-        block: &Adjacency<Self>,
-        grad: FloatTensor<Self>,
-        reduce: Reduce,
-    ) -> FloatTensor<Self> {
-        kernel_or_reference!(grad, reference::own_beside_adjoint(block, grad, reduce), {
-            let factor = match reduce {
-                Reduce::Sum => Factor::One,
-                Reduce::Mean => share(block),
-            };
-            let own = Own::Plus { weight: 1.0, n_segments: block.n_dst };
-            let sum = by_src(block).sum_of(grad);
-            let (_, both) = sum.columns;
-            SegmentSum { columns: (both / 2, both / 2), factor, own, ..sum }.launch()
-        })
-    }
-
-    fn own_plus_sum_adjoint(
-        block: &Adjacency<Self>,
-        grad: FloatTensor<Self>,
-        own_weight: f32,
-    ) -> FloatTensor<Self> {
-        kernel_or_reference!(grad, reference::own_plus_sum_adjoint(block, grad, own_weight), {
-            let own = Own::Plus { weight: own_weight, n_segments: block.n_dst };
-            SegmentSum { own, ..by_src(block).sum_of(grad) }.launch()
-        })
-    }
-
-    fn neighbor_argmax(block: &Adjacency<Self>, x: FloatTensor<Self>) -> ArgMax<Self> {
-        kernel_or_reference!(x, reference::neighbor_argmax(block, x), {
-            let (values, edges) = segment_max::segment_max(&by_dst(block), x, true);
-            ArgMax { values, edges }
-        })
-    }
-
-    fn neighbor_max_adjoint(
-        block: &Adjacency<Self>,
-        edges: IntTensor<Self>,
-        grad: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        kernel_or_reference!(grad, reference::neighbor_max_adjoint(block, edges, grad), {
-            segment_max::segment_max_adjoint(&by_src(block), &transposed(block).edges, edges, grad)
-        })
+    fn aggregate_adjoint(saved: &Saved<Self>, grad: FloatTensor<Self>, input: Input) -> FloatTensor<Self> {
+        aggregate::adjoint(saved, grad, input)
     }
 
     fn relu_dropout_adjoint(
@@ -277,45 +175,4 @@ impl BlockAdjoints for CubeBackend {
         count_direct();
         reference::dst_rows_adjoint(block, grad)
     }
-}
-
-fn by_dst(block: &Adjacency<CubeBackend>) -> Segments {
-    Segments {
-        indptr: block.indptr.clone(),
-        items: block.indices.clone(),
-        n_segments: block.n_dst,
-        n_positions: block.n_edges,
-    }
-}
-
-fn by_src(block: &Adjacency<CubeBackend>) -> Segments {
-    let transposed = transposed(block);
-    Segments {
-        indptr: transposed.indptr.clone(),
-        items: transposed.dsts.clone(),
-        n_segments: block.n_src,
-        n_positions: block.n_edges,
-    }
-}
-
-/// What a destination's row is multiplied by on the way back from its mean.
-fn share(block: &Adjacency<CubeBackend>) -> Factor {
-    Factor::Share { indptr: block.indptr.clone() }
-}
-
-impl Segments {
-    /// The plain sum of all columns.
-    fn sum_of(self, x: CubeTensor) -> SegmentSum {
-        let rows = Rows::of(x);
-        let columns = (0, rows.width());
-        SegmentSum { segments: self, rows, columns, factor: Factor::One, is_mean: false, own: Own::Nothing }
-    }
-}
-
-/// The edges by source: the host's list where the block carries one, otherwise listed on the device.
-fn transposed(block: &Adjacency<CubeBackend>) -> &Transposed {
-    block.by_source.device_or(|host| match host {
-        Some(list) => Transposed::upload(&block.indptr, list),
-        None => Transposed::list(&block.indptr, &block.indices, block.n_src),
-    })
 }

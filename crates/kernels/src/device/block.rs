@@ -230,7 +230,6 @@ pub(crate) fn upload<E: Element>(values: Vec<E>, dtype: DType, device: &Device) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops;
     use kiln_graph::{EdgeId, LocalId, NodeId};
 
     fn host() -> Block {
@@ -241,19 +240,6 @@ mod tests {
             edge_ids: (0..3).map(EdgeId).collect(),
             weights: None,
         })
-    }
-
-    #[test]
-    fn a_block_is_transposed_when_a_gradient_first_needs_it() {
-        let device = Device::flex().autodiff();
-        let block = DeviceBlock::new(host(), &device);
-        let x = Tensor::<2>::ones([3, 4], &device);
-        let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
-        let _ = (ops::neighbor_mean(&block, x.clone()) * scale).sum().backward();
-        assert_eq!(block.edges.by_source.host(), None, "the rows have no gradient");
-        let clone = block.clone();
-        let _ = ops::neighbor_mean(&clone, x.require_grad()).sum().backward();
-        assert_eq!(block.edges.by_source.host(), Some(&Transposed::of(&host())), "clones share it");
     }
 
     #[test]

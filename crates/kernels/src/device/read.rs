@@ -5,7 +5,7 @@ use crate::device::devices::is_processor;
 
 /// Reads a float tensor back to the host, row by row, as f32.
 ///
-/// Here, in `reference.rs` and in `cube/launch.rs` tensors are read, and nowhere else: on CubeCL devices Burn's `into_data` gives a view of
+/// Here, in `ops/reference.rs` and in `cube/launch.rs` tensors are read, and nowhere else: on CubeCL devices Burn's `into_data` gives a view of
 /// the device's buffer that later operations may still change, so that its bytes must be copied at once.
 ///
 /// # Panics

@@ -5,79 +5,38 @@ use std::fmt;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, Backend, TensorMetadata};
 use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
-use crate::ops::adjoint::{ArgMax, BlockAdjoints};
-use crate::ops::backend::BlockOps;
-use crate::ops::{Keep, Reduce};
+use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
+use crate::ops::backend::{BlockAdjoints, BlockOps};
+use crate::ops::keep::Keep;
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {
-    fn neighbor_sum(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let ops = Linear::new(
-            |block, x| B::neighbor_sum(block, x),
-            |block, grad| B::neighbor_sum_adjoint(&block, grad),
-        );
-        ops.apply::<C>(inner(block), x)
-    }
-
-    fn neighbor_weighted_sum(
+    fn aggregate(
         block: Adjacency<Self>,
         x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
+        weights: Weights<Self>,
+        form: Form,
     ) -> FloatTensor<Self> {
-        let block = inner(block);
-        let nodes = [x.node(), weights.node()];
-        // Each input is kept only if the other one's gradient will ask for it.
-        let kept_x = weights.is_tracked().then(|| x.primitive().clone());
-        let kept_weights = x.is_tracked().then(|| weights.primitive().clone());
-        let (x, weights) = (x.into_primitive(), weights.into_primitive());
-        match WeightedSum.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let state = WeightedState { block: block.clone(), x: kept_x, weights: kept_weights };
-                prep.finish(state, B::neighbor_weighted_sum(block, x, weights))
+        let saved = Saved::new(inner(block), form);
+        let x_is_tracked = x.is_tracked();
+        let (x, x_node) = x.into_parts();
+        match weights {
+            Weights::Ones => aggregate_tracked::<B, C, 1>([x_node], x, Weights::Ones, saved),
+            Weights::PerEdge(weights) => {
+                // Each input is kept only if the other one's gradient will ask for it.
+                let kept_x = weights.is_tracked().then(|| x.clone());
+                let (weights, weights_node) = weights.into_parts();
+                let weights = Weights::PerEdge(weights);
+                let kept_weights = if x_is_tracked { weights.clone() } else { Weights::Ones };
+                let saved = Saved { x: kept_x, weights: kept_weights, ..saved };
+                aggregate_tracked::<B, C, 2>([x_node, weights_node], x, weights, saved)
             }
-            OpsKind::UnTracked(prep) => prep.finish(B::neighbor_weighted_sum(block, x, weights)),
         }
-    }
-
-    fn neighbor_mean(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let ops = Linear::new(
-            |block, x| B::neighbor_mean(block, x),
-            |block, grad| B::neighbor_mean_adjoint(&block, grad),
-        );
-        ops.apply::<C>(inner(block), x)
-    }
-
-    fn neighbor_max(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let block = inner(block);
-        let (x, node) = x.into_parts();
-        match MaxOp.prepare::<C>([node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => {
-                let ArgMax { values, edges } = B::neighbor_argmax(&block, x);
-                prep.finish((block, edges), values)
-            }
-            OpsKind::UnTracked(prep) => prep.finish(B::neighbor_max(block, x)),
-        }
-    }
-
-    fn own_beside(block: Adjacency<Self>, x: FloatTensor<Self>, reduce: Reduce) -> FloatTensor<Self> {
-        let ops = Linear::new(
-            |(block, reduce), x| B::own_beside(block, x, reduce),
-            |(block, reduce), grad| B::own_beside_adjoint(&block, grad, reduce),
-        );
-        ops.apply::<C>((inner(block), reduce), x)
-    }
-
-    fn own_plus_sum(block: Adjacency<Self>, x: FloatTensor<Self>, own_weight: f32) -> FloatTensor<Self> {
-        let ops = Linear::new(
-            |(block, own_weight), x| B::own_plus_sum(block, x, own_weight),
-            |(block, own_weight), grad| B::own_plus_sum_adjoint(&block, grad, own_weight),
-        );
-        ops.apply::<C>((inner(block), own_weight), x)
     }
 
     fn dst_rows(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -87,7 +46,13 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
     }
 
     fn expand(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        let ops = Linear::new(|block, x| B::expand(block, x), |block, grad| B::neighbor_sum(block, grad));
+        let ops = Linear::new(
+            |block, x| B::expand(block, x),
+            |block, grad| {
+                let Saved { block, form, weights, .. } = Saved::of_sum(block);
+                B::aggregate(block, grad, weights, form)
+            },
+        );
         ops.apply::<C>(inner(block), x)
     }
 
@@ -196,29 +161,34 @@ impl<B: Backend, S: Clone + Send + fmt::Debug + 'static> Backward<B, 1> for Line
     }
 }
 
-#[derive(Debug)]
-struct WeightedSum;
-
-#[derive(Debug, Clone)]
-struct WeightedState<B: Backend> {
-    block: Adjacency<B>,
-    x: Option<FloatTensor<B>>,
-    weights: Option<FloatTensor<B>>,
+/// An aggregation whose inputs have these nodes: the rows', then the weights' if there are weights.
+fn aggregate_tracked<B: BlockOps + BlockAdjoints, C: CheckpointStrategy, const N: usize>(
+    nodes: [NodeGuard; N],
+    x: FloatTensor<B>,
+    weights: Weights<B>,
+    saved: Saved<B>,
+) -> FloatTensor<Autodiff<B, C>> {
+    match AggregateOp.prepare::<C>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => {
+            let Traced { values, edges } = B::aggregate_traced(&saved.block, x, &weights, saved.form);
+            prep.finish(Saved { edges, ..saved }, values)
+        }
+        OpsKind::UnTracked(prep) => prep.finish(B::aggregate(saved.block, x, weights, saved.form)),
+    }
 }
 
-impl<B: BlockAdjoints> Backward<B, 2> for WeightedSum {
-    type State = WeightedState<B>;
+#[derive(Debug)]
+struct AggregateOp;
 
-    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let [x_node, weights_node] = ops.parents;
+impl<B: BlockAdjoints, const N: usize> Backward<B, N> for AggregateOp {
+    type State = Saved<B>;
+
+    fn backward(self, ops: Ops<Self::State, N>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let grad = grads.consume::<B>(&ops.node);
-        let WeightedState { block, x, weights } = ops.state;
-        if let (Some(node), Some(weights)) = (x_node, weights) {
-            let grad = B::neighbor_weighted_sum_adjoint(&block, grad.clone(), weights);
-            grads.register::<B>(node.id, grad);
-        }
-        if let (Some(node), Some(x)) = (weights_node, x) {
-            grads.register::<B>(node.id, B::edge_dots(&block, x, grad));
+        for (node, input) in ops.parents.into_iter().zip([Input::Rows, Input::Weights]) {
+            if let Some(node) = node {
+                grads.register::<B>(node.id, B::aggregate_adjoint(&ops.state, grad.clone(), input));
+            }
         }
     }
 }
@@ -269,18 +239,34 @@ impl<B: BlockAdjoints> Backward<B, 1> for ReluDropout {
     }
 }
 
-#[derive(Debug)]
-struct MaxOp;
+#[cfg(test)]
+mod tests {
+    use burn::tensor::{Device, Tensor};
+    use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
 
-impl<B: BlockAdjoints> Backward<B, 1> for MaxOp {
-    type State = (Adjacency<B>, IntTensor<B>);
+    use crate::device::block::DeviceBlock;
+    use crate::ops::{self, Reduce};
 
-    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let [parent] = ops.parents;
-        let grad = grads.consume::<B>(&ops.node);
-        let (block, edges) = ops.state;
-        if let Some(parent) = parent {
-            grads.register::<B>(parent.id, B::neighbor_max_adjoint(&block, edges, grad));
-        }
+    fn host() -> Block {
+        Block::new(BlockParts {
+            srcs: (0..3).map(NodeId).collect(),
+            indptr: vec![0, 2, 3],
+            indices: [2, 1, 2].map(LocalId).to_vec(),
+            edge_ids: (0..3).map(EdgeId).collect(),
+            weights: None,
+        })
+    }
+
+    #[test]
+    fn a_block_is_transposed_when_a_gradient_first_needs_it() {
+        let device = Device::flex().autodiff();
+        let block = DeviceBlock::new(host(), &device);
+        let x = Tensor::<2>::ones([3, 4], &device);
+        let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
+        let _ = (ops::aggregate(&block, x.clone(), Reduce::Mean) * scale).sum().backward();
+        assert_eq!(block.adjacency().by_source.host(), None, "the rows have no gradient");
+        let clone = block.clone();
+        let _ = ops::aggregate(&clone, x.require_grad(), Reduce::Mean).sum().backward();
+        assert_eq!(block.adjacency().by_source.host(), Some(&Transposed::of(&host())), "clones share it");
     }
 }

@@ -1,56 +1,29 @@
+//! What a backend implements.
+
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
 use kiln_sample::RngKey;
 
 use crate::counts::count_reference;
 use crate::device::block::Adjacency;
+use crate::ops::adam::AdamStep;
+use crate::ops::aggregation::{self, Form, Input, Saved, Traced, Weights};
+use crate::ops::keep::Keep;
 use crate::ops::reference;
-use crate::ops::{AdamStep, Keep, Reduce};
 
 /// The ops that have gradients. The default of each is the reference in stock tensor operations; a
 /// backend with something better overrides it.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"))]
 pub(crate) trait BlockOps: Backend {
-    fn neighbor_sum(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        count_reference();
-        reference::neighbor_sum(&block, x)
-    }
-
-    fn neighbor_weighted_sum(
+    /// `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows in front.
+    fn aggregate(
         #[extension_type] block: Adjacency<Self>,
         x: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
+        #[extension_type] weights: Weights<Self>,
+        form: Form,
     ) -> FloatTensor<Self> {
         count_reference();
-        reference::neighbor_weighted_sum(&block, x, weights)
-    }
-
-    fn neighbor_mean(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        count_reference();
-        reference::neighbor_mean(&block, x)
-    }
-
-    fn neighbor_max(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        count_reference();
-        reference::neighbor_max(&block, x)
-    }
-
-    fn own_beside(
-        #[extension_type] block: Adjacency<Self>,
-        x: FloatTensor<Self>,
-        reduce: Reduce,
-    ) -> FloatTensor<Self> {
-        count_reference();
-        reference::own_beside(&block, x, reduce)
-    }
-
-    fn own_plus_sum(
-        #[extension_type] block: Adjacency<Self>,
-        x: FloatTensor<Self>,
-        own_weight: f32,
-    ) -> FloatTensor<Self> {
-        count_reference();
-        reference::own_plus_sum(&block, x, own_weight)
+        aggregation::aggregate(&block, x, &weights, form)
     }
 
     fn dst_rows(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -58,10 +31,10 @@ pub(crate) trait BlockOps: Backend {
         reference::dst_rows(&block, x)
     }
 
-    /// `[n_dst, d] -> [n_src, d]`: what [`BlockOps::neighbor_sum`] is the adjoint of.
+    /// `[n_dst, d] -> [n_src, d]`: the adjoint of the sum.
     fn expand(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
-        reference::neighbor_sum_adjoint(&block, x)
+        aggregation::sum_adjoint(&block, x, &Weights::Ones)
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
@@ -110,5 +83,61 @@ pub(crate) trait BlockOps: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         reference::adam_parameters::<Self>(values, means, mean_squares, step)
+    }
+}
+
+/// The gradients of [`BlockOps`], with the same rule for defaults. They are called on a plain backend only, from the
+/// backward pass.
+pub(crate) trait BlockAdjoints: Backend {
+    /// [`BlockOps::aggregate`] with what its adjoint needs.
+    fn aggregate_traced(
+        block: &Adjacency<Self>,
+        x: FloatTensor<Self>,
+        weights: &Weights<Self>,
+        form: Form,
+    ) -> Traced<Self> {
+        count_reference();
+        aggregation::traced(block, x, weights, form)
+    }
+
+    /// The gradient of one input of [`BlockOps::aggregate`] from that of the result: `[n_src, d]` for the rows,
+    /// `[n_edges]` for the weights.
+    fn aggregate_adjoint(saved: &Saved<Self>, grad: FloatTensor<Self>, input: Input) -> FloatTensor<Self> {
+        count_reference();
+        aggregation::adjoint(saved, grad, input)
+    }
+
+    /// `[n_dst, d] -> [n_src, d]`: zeros below.
+    fn dst_rows_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::dst_rows_adjoint(block, grad)
+    }
+
+    /// `[n, d] -> [n, d]`: each value is multiplied by the scale where the output is not zero.
+    fn relu_dropout_adjoint(
+        output: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::relu_dropout_adjoint::<Self>(output, grad, keep)
+    }
+
+    /// `[n, d_out], [d_in, d_out] -> [n, d_in]`: the rows times the transposed weight.
+    fn linear_x_adjoint(grad: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::linear_x_adjoint::<Self>(grad, weight)
+    }
+
+    /// `[n, d_in], [n, d_out] -> [d_in, d_out]`: the transposed input times the rows.
+    fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::linear_weight_adjoint::<Self>(x, grad)
+    }
+
+    /// `[n, d] -> [1, d]`: the sum of the rows.
+    fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::row_sum::<Self>(grad)
     }
 }

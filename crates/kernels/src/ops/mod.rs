@@ -12,168 +12,95 @@
 //! - Results and gradients have the same bits for any number of threads, and in every run on a device: a row's
 //!   edges are added in block order, and in the gradient in block order for each source; on other devices than
 //!   Flex, more than 512 of them in chunks at fixed places.
-//! - On Flex, f32 tensors are processed directly, on other devices f16 and bf16 ones too, added up in f32; other element types through the reference in stock
-//!   tensor operations, which does make an `[n_edges, d]` tensor and is much slower. A tensor whose rows
-//!   are not one after the other is copied first.
+//! - On Flex, f32 tensors are processed directly, on other devices f16 and bf16 ones too, added up in f32; other element
+//!   types through the reference in stock tensor operations, which does make an `[n_edges, d]` tensor and is much
+//!   slower. A tensor whose rows are not one after the other is copied first.
 //! - `x` without a tracked gradient costs nothing but the forward pass.
 
 pub(crate) mod adam;
-pub(crate) mod adjoint;
+pub(crate) mod aggregation;
 mod autodiff;
 pub(crate) mod backend;
+pub(crate) mod keep;
 pub(crate) mod reference;
 
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Int, Tensor};
-use kiln_graph::NodeId;
 use kiln_sample::{Domain, RngKey};
 
-use crate::device::block::{DeviceBlock, upload};
+use crate::device::block::{Adjacency, DeviceBlock, upload};
 use crate::device::graphs::{DeviceRows, DeviceSegments};
+use crate::ops::aggregation::{Form, Weights};
 use crate::ops::backend::BlockOps;
+use crate::ops::keep::Keep;
 
-pub use crate::ops::adam::{AdamStep, adam};
+pub use crate::ops::adam::AdamStep;
+pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduce};
 
-/// Each destination's sum of its sources' rows.
+/// Aggregates the rows of each destination's sources.
+///
+/// A [`Reduce`] alone is the aggregation without edge weights and without the destination's own row. With the own row the
+/// result and its gradient take one pass over the edges, as without, in the memory of one tensor. A maximum of weighted
+/// rows is the exception to the rule that no `[n_edges, d]` tensor is made: it runs the reference on every device.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+/// use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+/// use kiln_kernels::{DeviceBlock, read_f32};
+/// // 7 -> 2 and 9 -> 2, for the one destination 2.
+/// let block = Block::new(BlockParts {
+///     srcs: vec![NodeId(2), NodeId(7), NodeId(9)],
+///     indptr: vec![0, 2],
+///     indices: vec![LocalId(1), LocalId(2)],
+///     edge_ids: vec![EdgeId(0), EdgeId(1)],
+///     weights: None,
+/// });
+/// let device = Device::flex();
+/// let block = DeviceBlock::upload(&block, &device);
+/// let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);
+/// let mean = ops::aggregate(&block, x.clone(), Reduce::Mean);
+/// assert_eq!(read_f32(mean), [3.0]);
+/// let own_beside_mean = Aggregation { own: OwnRow::Concatenated, ..Reduce::Mean.into() };
+/// assert_eq!(read_f32(ops::aggregate(&block, x.clone(), own_beside_mean)), [1.0, 3.0]);
+/// let weights = Tensor::from_data([0.5, 0.25], &device);
+/// let weighted_sum = Aggregation { weights: Some(weights), ..Reduce::Sum.into() };
+/// assert_eq!(read_f32(ops::aggregate(&block, x, weighted_sum)), [2.0]);
+/// ```
 ///
 /// # Shapes
-/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
+/// `x` is `[n_src, d]`, the weights are `[n_edges]` in block order, the result is `[n_dst, d]`, or `[n_dst, 2 d]` with
+/// [`OwnRow::Concatenated`].
 ///
 /// # Panics
-/// When `x` has another number of rows than the block has sources.
-pub fn neighbor_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+/// When `x` has another number of rows than the block has sources, or the weights have another length than the block has
+/// edges or another element type than `x`.
+pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
+    let aggregation = aggregation.into();
     check_rows(block, &x);
-    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_sum(block.adjacency(), x.into_dispatch()))
+    if let Some(weights) = &aggregation.weights {
+        let n_weights = weights.dims()[0];
+        assert_eq!(n_weights, block.n_edges(), "{n_weights} weights for {} edges", block.n_edges());
+        assert_eq!(weights.dtype(), x.dtype(), "the element types of weights and rows differ: cast one");
+    }
+    run(block.adjacency(), x, aggregation)
 }
 
-/// Each destination's sum of its sources' rows, each multiplied by its edge's weight. Gradients flow to
-/// the rows and to the weights.
-///
-/// # Shapes
-/// `x` is `[n_src, d]`, `weights` `[n_edges]` in block order, the result `[n_dst, d]`.
-///
-/// # Panics
-/// When `x` has another number of rows than the block has sources, or `weights` another length than the
-/// block has edges.
-pub fn neighbor_weighted_sum(block: &DeviceBlock, x: Tensor<2>, weights: Tensor<1>) -> Tensor<2> {
-    check_rows(block, &x);
-    let n_weights = weights.dims()[0];
-    assert_eq!(n_weights, block.n_edges(), "{n_weights} weights for {} edges", block.n_edges());
-    assert_eq!(weights.dtype(), x.dtype(), "the element types of weights and rows differ: cast one");
-    let sum = <Dispatch as BlockOps>::neighbor_weighted_sum(
-        block.adjacency(),
-        x.into_dispatch(),
-        weights.into_dispatch(),
-    );
-    Tensor::from_dispatch(sum)
-}
-
-/// Each destination's mean of its sources' rows: [`neighbor_sum`] divided by the number of edges.
-///
-/// # Shapes
-/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
-///
-/// # Panics
-/// When `x` has another number of rows than the block has sources.
-pub fn neighbor_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    check_rows(block, &x);
-    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_mean(block.adjacency(), x.into_dispatch()))
-}
-
-/// Each destination's largest value of its sources' rows, column by column.
-///
-/// Of equal values the first edge in block order gives the result, and it alone gets the gradient. If
-/// one of the values is not a number, neither is the result.
-///
-/// # Shapes
-/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
-///
-/// # Panics
-/// When `x` has another number of rows than the block has sources.
-pub fn neighbor_max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    check_rows(block, &x);
-    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_max(block.adjacency(), x.into_dispatch()))
-}
-
-/// Each destination's own row beside its [`neighbor_mean`]: what a layer multiplies by two weights, in the
-/// memory of one. The gradient comes in one pass over the sources, own rows and neighbours together.
-///
-/// # Shapes
-/// `x` is `[n_src, d]`, the result `[n_dst, 2 d]`: own rows in the first `d` columns, means in the others.
-///
-/// # Panics
-/// When `x` has another number of rows than the block has sources.
-pub fn own_beside_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    check_rows(block, &x);
-    own_beside(block, x, Reduce::Mean)
-}
-
-/// Each destination's own row beside its [`neighbor_sum`]; otherwise [`own_beside_mean`].
-///
-/// # Shapes
-/// `x` is `[n_src, d]`, the result `[n_dst, 2 d]`: own rows in the first `d` columns, sums in the others.
-///
-/// # Panics
-/// When `x` has another number of rows than the block has sources.
-pub fn own_beside_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    check_rows(block, &x);
-    own_beside(block, x, Reduce::Sum)
-}
-
-/// Each destination's own row times `own_weight`, plus its [`neighbor_sum`]. The gradient comes in one pass
-/// over the sources, own rows and neighbours together.
-///
-/// # Shapes
-/// `x` is `[n_src, d]`, the result `[n_dst, d]`.
-///
-/// # Panics
-/// When `x` has another number of rows than the block has sources.
-pub fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>, own_weight: f32) -> Tensor<2> {
-    check_rows(block, &x);
-    let sum = <Dispatch as BlockOps>::own_plus_sum(block.adjacency(), x.into_dispatch(), own_weight);
-    Tensor::from_dispatch(sum)
-}
-
-/// The sum of each segment's rows, added in their order.
+/// Reduces the rows of each segment, in their order.
 ///
 /// # Shapes
 /// `x` is `[n_rows, d]`, the result `[n_segments, d]`.
 ///
 /// # Panics
 /// When `x` has another number of rows than the segments.
-pub fn segment_sum(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    check_segmented(segments, &x);
-    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_sum(segments.adjacency(), x.into_dispatch()))
+pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
+    let [n_rows, _] = x.dims();
+    assert_eq!(n_rows, segments.n_rows(), "{n_rows} rows for segments of {}", segments.n_rows());
+    run(segments.adjacency(), x, reduce.into())
 }
 
-/// The mean of each segment's rows: [`segment_sum`] divided by the number of rows.
-///
-/// # Shapes
-/// `x` is `[n_rows, d]`, the result `[n_segments, d]`.
-///
-/// # Panics
-/// When `x` has another number of rows than the segments.
-pub fn segment_mean(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    check_segmented(segments, &x);
-    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_mean(segments.adjacency(), x.into_dispatch()))
-}
-
-/// The largest value of each segment's rows, column by column.
-///
-/// Of equal values the first row gives the result, and it alone gets the gradient. If one of the values
-/// is not a number, neither is the result.
-///
-/// # Shapes
-/// `x` is `[n_rows, d]`, the result `[n_segments, d]`.
-///
-/// # Panics
-/// When `x` has another number of rows than the segments.
-pub fn segment_max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    check_segmented(segments, &x);
-    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_max(segments.adjacency(), x.into_dispatch()))
-}
-
-/// Each segment's row, once for each of the segment's rows. Its gradient is [`segment_sum`], whose gradient it is.
+/// Each segment's row, once for each of the segment's rows. Its gradient is the sum of each segment, whose
+/// gradient it is.
 ///
 /// # Shapes
 /// `x` is `[n_segments, d]`, the result `[n_rows, d]`.
@@ -199,9 +126,9 @@ pub fn expand_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
 /// When `x` has another number of rows than the segments.
 pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     // What is taken away does not change the result, so that no gradient flows through it.
-    let largest = segment_max(segments, x.clone().detach());
+    let largest = segment_reduce(segments, x.clone().detach(), Reduce::Max);
     let powers = (x - expand_segments(segments, largest)).exp();
-    let sums = expand_segments(segments, segment_sum(segments, powers.clone()));
+    let sums = expand_segments(segments, segment_reduce(segments, powers.clone(), Reduce::Sum));
     powers / sums
 }
 
@@ -216,7 +143,7 @@ pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
 pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
     let ([n_rows, _], expected) = (x.dims(), rows.n_rows());
     assert_eq!(n_rows, expected, "{n_rows} rows for numbers of {expected}");
-    Tensor::from_dispatch(<Dispatch as BlockOps>::neighbor_sum(rows.adjacency(), x.into_dispatch()))
+    run(rows.adjacency(), x, Reduce::Sum.into())
 }
 
 /// The destinations' own rows: the first `n_dst`. On Flex this is a view, not a copy.
@@ -304,9 +231,53 @@ pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(sum)
 }
 
-fn own_beside(block: &DeviceBlock, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
-    let beside = <Dispatch as BlockOps>::own_beside(block.adjacency(), x.into_dispatch(), reduce);
-    Tensor::from_dispatch(beside)
+/// One step of Adam (Kingma and Ba 2015, algorithm 1, in the order of the remark at the end of its section 2): the
+/// parameters, and the decayed means of the gradients and of their squares, which start as zeros.
+///
+/// On Flex each of the three arrays is passed over once, in place where nothing else refers to it. In stock tensor
+/// operations it is a dozen passes.
+///
+/// # Panics
+/// When the shapes or the element types differ.
+pub fn adam<const D: usize>(
+    values: Tensor<D>,
+    gradient: Tensor<D>,
+    moments: [Tensor<D>; 2],
+    step: AdamStep,
+) -> (Tensor<D>, [Tensor<D>; 2]) {
+    let [means, mean_squares] = moments;
+    for other in [&gradient, &means, &mean_squares] {
+        assert_eq!(
+            values.dims(),
+            other.dims(),
+            "the shapes of a parameter, its gradient and its moments differ"
+        );
+        assert_eq!(
+            values.dtype(),
+            other.dtype(),
+            "the element types of a parameter and the others differ: cast"
+        );
+    }
+    let gradient = gradient.into_dispatch();
+    let means = <Dispatch as BlockOps>::decayed_mean(means.into_dispatch(), gradient.clone(), step.betas[0]);
+    let mean_squares =
+        <Dispatch as BlockOps>::decayed_mean_square(mean_squares.into_dispatch(), gradient, step.betas[1]);
+    let values = <Dispatch as BlockOps>::adam_parameters(
+        values.into_dispatch(),
+        means.clone(),
+        mean_squares.clone(),
+        step,
+    );
+    let moments = [means, mean_squares].map(Tensor::from_dispatch);
+    (Tensor::from_dispatch(values), moments)
+}
+
+/// An aggregation over the edges of a block, segments or numbers of rows.
+fn run(edges: Adjacency<Dispatch>, x: Tensor<2>, aggregation: Aggregation) -> Tensor<2> {
+    let Aggregation { reduce, weights, own } = aggregation;
+    let weights = weights.map_or(Weights::Ones, |weights| Weights::PerEdge(weights.into_dispatch()));
+    let form = Form { reduce, own };
+    Tensor::from_dispatch(<Dispatch as BlockOps>::aggregate(edges, x.into_dispatch(), weights, form))
 }
 
 fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
@@ -319,61 +290,4 @@ fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
 fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
     let [n_rows, _] = x.dims();
     assert_eq!(n_rows, block.n_src(), "{n_rows} rows for a block of {} sources", block.n_src());
-}
-
-fn check_segmented(segments: &DeviceSegments, x: &Tensor<2>) {
-    let [n_rows, _] = x.dims();
-    assert_eq!(n_rows, segments.n_rows(), "{n_rows} rows for segments of {}", segments.n_rows());
-}
-
-/// How neighbours' rows become the half of a row that stands beside a destination's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reduce {
-    Sum,
-    Mean,
-}
-
-/// Which draws keep a value, and what it is then multiplied by.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Keep {
-    /// The smallest 32-bit draw that keeps.
-    threshold: u32,
-    scale: f32,
-}
-
-impl Keep {
-    /// `p` is in `[0, 1)`. So close to 1 that no draw could keep, the scale is 0.
-    pub(crate) fn new(p: f64) -> Self {
-        match u32::try_from((p * 4_294_967_296.0).round() as u64) {
-            Ok(threshold) => Self { threshold, scale: (1.0 / (1.0 - p)) as f32 },
-            Err(_) => Self { threshold: u32::MAX, scale: 0.0 },
-        }
-    }
-
-    /// The smallest draw that keeps a value.
-    #[cfg(feature = "cube")]
-    pub(crate) fn threshold(self) -> u32 {
-        self.threshold
-    }
-
-    /// What a value that is kept is multiplied by.
-    pub(crate) fn scale(self) -> f32 {
-        self.scale
-    }
-
-    /// Whether nothing is dropped, so that nothing need be drawn.
-    pub(crate) fn is_everything(self) -> bool {
-        self.threshold == 0
-    }
-
-    /// What a value with this draw is multiplied by.
-    #[inline(always)]
-    pub(crate) fn scale_of(self, word: u32) -> f32 {
-        if self.threshold <= word { self.scale } else { 0.0 }
-    }
-
-    /// What the value of a node's column is multiplied by.
-    pub(crate) fn factor(self, key: RngKey, node: NodeId, column: u32) -> f32 {
-        self.scale_of(key.draw4(0, node.0, column / 4)[column as usize % 4])
-    }
 }

@@ -7,62 +7,23 @@ use kiln_sample::{Domain, RngKey};
 
 use crate::device::block::DeviceBlock;
 use crate::device::graphs::DeviceSegments;
+use crate::ops::aggregation::{self, Aggregation, Form, OwnRow, Reduce, Weights};
+use crate::ops::keep::Keep;
 use crate::ops::reference;
-use crate::ops::{Keep, Reduce};
 
-/// The reference of [`crate::ops::neighbor_sum`].
-pub fn neighbor_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(reference::neighbor_sum::<Dispatch>(&block.adjacency(), x.into_dispatch()))
+/// The reference of [`crate::ops::aggregate`].
+pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
+    let Aggregation { reduce, weights, own } = aggregation.into();
+    let weights = weights.map_or(Weights::Ones, |weights| Weights::PerEdge(weights.into_dispatch()));
+    let (block, x, form) = (block.adjacency(), x.into_dispatch(), Form { reduce, own });
+    Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&block, x, &weights, form))
 }
 
-/// The reference of [`crate::ops::neighbor_weighted_sum`].
-pub fn neighbor_weighted_sum(block: &DeviceBlock, x: Tensor<2>, weights: Tensor<1>) -> Tensor<2> {
-    let weights = weights.into_dispatch();
-    let sum = reference::neighbor_weighted_sum::<Dispatch>(&block.adjacency(), x.into_dispatch(), weights);
-    Tensor::from_dispatch(sum)
-}
-
-/// The reference of [`crate::ops::neighbor_mean`].
-pub fn neighbor_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(reference::neighbor_mean::<Dispatch>(&block.adjacency(), x.into_dispatch()))
-}
-
-/// The reference of [`crate::ops::neighbor_max`].
-pub fn neighbor_max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(reference::neighbor_max::<Dispatch>(&block.adjacency(), x.into_dispatch()))
-}
-
-/// The reference of [`crate::ops::segment_sum`].
-pub fn segment_sum(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(reference::neighbor_sum::<Dispatch>(&segments.adjacency(), x.into_dispatch()))
-}
-
-/// The reference of [`crate::ops::segment_mean`].
-pub fn segment_mean(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(reference::neighbor_mean::<Dispatch>(&segments.adjacency(), x.into_dispatch()))
-}
-
-/// The reference of [`crate::ops::segment_max`].
-pub fn segment_max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(reference::neighbor_max::<Dispatch>(&segments.adjacency(), x.into_dispatch()))
-}
-
-/// The reference of [`crate::ops::own_beside_mean`].
-pub fn own_beside_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    let (block, x) = (block.adjacency(), x.into_dispatch());
-    Tensor::from_dispatch(reference::own_beside::<Dispatch>(&block, x, Reduce::Mean))
-}
-
-/// The reference of [`crate::ops::own_beside_sum`].
-pub fn own_beside_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    let (block, x) = (block.adjacency(), x.into_dispatch());
-    Tensor::from_dispatch(reference::own_beside::<Dispatch>(&block, x, Reduce::Sum))
-}
-
-/// The reference of [`crate::ops::own_plus_sum`].
-pub fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>, own_weight: f32) -> Tensor<2> {
-    let (block, x) = (block.adjacency(), x.into_dispatch());
-    Tensor::from_dispatch(reference::own_plus_sum::<Dispatch>(&block, x, own_weight))
+/// The reference of [`crate::ops::segment_reduce`].
+pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
+    let (edges, form) = (segments.adjacency(), Form { reduce, own: OwnRow::Excluded });
+    let x = x.into_dispatch();
+    Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&edges, x, &Weights::Ones, form))
 }
 
 /// The reference of [`crate::ops::dst_rows`].

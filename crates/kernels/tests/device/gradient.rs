@@ -1,11 +1,12 @@
 //! Gradients against finite differences.
 
 use burn::tensor::Tensor;
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
 use kiln_kernels::testing::{check_gradient, device, ramp, values};
-use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::RngKey;
 
-use crate::common::{block, six_nodes};
+use crate::common::{block, six_nodes, weighted_sum};
 
 fn check(width: usize, op: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>) {
     let device = device();
@@ -17,24 +18,27 @@ fn check(width: usize, op: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>) {
 
 #[test]
 fn the_gradient_of_a_sum_is_right() {
-    check(3, ops::neighbor_sum);
+    check(3, |block, x| ops::aggregate(block, x, Reduce::Sum));
 }
 
 #[test]
 fn the_gradient_of_a_mean_is_right() {
-    check(3, ops::neighbor_mean);
+    check(3, |block, x| ops::aggregate(block, x, Reduce::Mean));
 }
 
 #[test]
 fn the_gradients_of_own_rows_with_neighbors_are_right() {
-    check(3, ops::own_beside_mean);
-    check(3, ops::own_beside_sum);
-    check(3, |block, x| ops::own_plus_sum(block, x, -0.75));
+    let with = |reduce: Reduce, own| {
+        check(3, |block, x| ops::aggregate(block, x, Aggregation { own, ..reduce.into() }));
+    };
+    with(Reduce::Mean, OwnRow::Concatenated);
+    with(Reduce::Sum, OwnRow::Concatenated);
+    with(Reduce::Sum, OwnRow::Scaled(-0.75));
 }
 
 #[test]
 fn the_gradient_of_a_maximum_is_right() {
-    check(5, ops::neighbor_max);
+    check(5, |block, x| ops::aggregate(block, x, Reduce::Max));
 }
 
 #[test]
@@ -53,9 +57,9 @@ fn both_gradients_of_a_weighted_sum_are_right() {
     let host = six_nodes();
     let block = DeviceBlock::upload(&host, &device);
     let weights = block.weights().expect("test blocks have weights").clone();
-    check_gradient(ramp([6, 3], &device), |x| ops::neighbor_weighted_sum(&block, x, weights.clone()));
+    check_gradient(ramp([6, 3], &device), |x| ops::aggregate(&block, x, weighted_sum(weights.clone())));
     let x = ramp([6, 3], &device);
-    check_gradient(weights, |weights| ops::neighbor_weighted_sum(&block, x.clone(), weights));
+    check_gradient(weights, |weights| ops::aggregate(&block, x.clone(), weighted_sum(weights)));
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn the_first_of_equal_maxima_gets_the_whole_gradient() {
     let device = device().autodiff();
     let block = DeviceBlock::upload(&block(4, &[vec![2, 3, 1, 2], vec![]]), &device);
     let x = Tensor::<2>::from_data([[9.0], [5.0], [5.0], [5.0]], &device).require_grad();
-    let grads = ops::neighbor_max(&block, x.clone()).sum().backward();
+    let grads = ops::aggregate(&block, x.clone(), Reduce::Max).sum().backward();
     let gradient = x.grad(&grads).expect("the gradient should exist");
     assert_eq!(values(gradient), [0.0, 0.0, 1.0, 0.0]);
 }

@@ -1,21 +1,29 @@
 //! Gradients in half precision: rows are stored in it, added up in f32, and rounded once.
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
 use kiln_kernels::testing::{check_close, device, ramp, supports, values};
-use kiln_kernels::{DeviceBlock, is_processor, ops};
+use kiln_kernels::{DeviceBlock, is_processor};
 use kiln_sample::RngKey;
 
-use crate::common::{block, six_nodes};
+use crate::common::{block, six_nodes, weighted_sum, with_hub};
 
 /// An aggregation as the layers call it.
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
-const OPS: [(&str, Op); 6] = [
-    ("sum", ops::neighbor_sum),
-    ("mean", ops::neighbor_mean),
-    ("max", ops::neighbor_max),
-    ("own beside mean", |block, x| ops::own_beside_mean(block, x)),
-    ("own plus sum", |block, x| ops::own_plus_sum(block, x, 0.5)),
+const OPS: [(&str, Op); 7] = [
+    ("sum", |block, x| ops::aggregate(block, x, Reduce::Sum)),
+    ("mean", |block, x| ops::aggregate(block, x, Reduce::Mean)),
+    ("max", |block, x| ops::aggregate(block, x, Reduce::Max)),
+    ("own beside mean", |block, x| {
+        ops::aggregate(block, x, Aggregation { own: OwnRow::Concatenated, ..Reduce::Mean.into() })
+    }),
+    ("own beside sum", |block, x| {
+        ops::aggregate(block, x, Aggregation { own: OwnRow::Concatenated, ..Reduce::Sum.into() })
+    }),
+    ("own plus sum", |block, x| {
+        ops::aggregate(block, x, Aggregation { own: OwnRow::Scaled(0.5), ..Reduce::Sum.into() })
+    }),
     ("destination rows", ops::dst_rows),
 ];
 
@@ -69,7 +77,7 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
         let rectified = ops::relu_dropout(x.clone(), &nodes, RngKey::new(5), 1, 0.5);
         let of_rectified = x.grad(&rectified.clone().sum().backward()).expect("the rows are tracked");
         let weights = half(ramp([1, block.n_edges()], &device)).reshape([block.n_edges()]).require_grad();
-        let sum = ops::neighbor_weighted_sum(&block, x.clone().detach(), weights.clone());
+        let sum = ops::aggregate(&block, x.clone().detach(), weighted_sum(weights.clone()));
         let of_weights = weights.grad(&sum.sum().backward()).expect("the weights are tracked");
         assert!([dropped.dtype(), rectified.dtype(), of_rectified.dtype(), of_weights.dtype()] == [dtype; 4]);
         let of_weights = of_weights.reshape([1, block.n_edges()]);
@@ -82,6 +90,29 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
         }
         for (got, expected) in got.iter().zip(&run(DType::F32, dtype)) {
             check_close(got, expected, tolerance);
+        }
+    }
+}
+
+/// Half precision keeps 11 bits, bfloat16 8: results are rounded once, and inputs are the rounded ones on both sides.
+#[test]
+fn half_precision_is_added_up_in_f32() {
+    let device = device().autodiff();
+    let host = with_hub();
+    let block = DeviceBlock::upload(&host, &device);
+    let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
+    for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
+        for width in [3, 16] {
+            let x = ramp([host.n_src(), width], &device).cast(dtype).cast(DType::F32);
+            for (name, op) in OPS {
+                println!("{name} in {dtype:?}, width {width}");
+                let result = op(&block, x.clone().cast(dtype));
+                assert_eq!(result.dtype(), dtype, "{name}");
+                if is_processor(&device) {
+                    continue; // Runs the reference, which adds up in half precision.
+                }
+                check_close(&values(result.cast(DType::F32)), &values(op(&block, x.clone())), tolerance);
+            }
         }
     }
 }

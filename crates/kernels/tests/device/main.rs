@@ -1,5 +1,6 @@
 //! Ops, features and sampling on any device: that of the environment variable `KILN_DEVICE`.
 
+mod combinations;
 mod common;
 mod dense;
 mod devices;

@@ -1,8 +1,9 @@
 //! Maxima over segments that are cut into chunks, and what is special about maxima there: ties and what is no number.
 
 use burn::tensor::{Tensor, TensorData};
+use kiln_kernels::DeviceSegments;
+use kiln_kernels::ops::{self, Reduce};
 use kiln_kernels::testing::{device, values};
-use kiln_kernels::{DeviceSegments, ops};
 
 /// Segments that begin and end inside chunks, at their edges, and nowhere near: lengths around one chunk and several.
 const LENGTHS: [usize; 9] = [3, 1500, 0, 512, 1, 513, 511, 2048, 40];
@@ -16,7 +17,7 @@ fn maxima(rows: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let device = device().autodiff();
     let segments = DeviceSegments::upload(&offsets, &device);
     let x = Tensor::<2>::from_data(TensorData::new(rows.to_vec(), [rows.len(), 1]), &device).require_grad();
-    let maxima = ops::segment_max(&segments, x.clone());
+    let maxima = ops::segment_reduce(&segments, x.clone(), Reduce::Max);
     let gradient = x.grad(&maxima.clone().sum().backward()).expect("the rows should have a gradient");
     (values(maxima), values(gradient))
 }

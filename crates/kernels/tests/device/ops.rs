@@ -5,39 +5,66 @@
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_graph::Block;
-use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, reference, supports, values};
-use kiln_kernels::{DeviceBlock, is_processor, ops};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, reference, values};
 
-use crate::common::{block, six_nodes};
+use crate::common::{block, six_nodes, weighted_sum, with_hub};
 
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
 /// An op of this crate with the reference's.
 const OPS: [(&str, Op, Op); 8] = [
-    ("sum", ops::neighbor_sum, reference::neighbor_sum),
-    ("mean", ops::neighbor_mean, reference::neighbor_mean),
-    ("max", ops::neighbor_max, reference::neighbor_max),
+    ("sum", sum, |block, x| reference::aggregate(block, x, Reduce::Sum)),
+    ("mean", mean, |block, x| reference::aggregate(block, x, Reduce::Mean)),
+    ("max", max, |block, x| reference::aggregate(block, x, Reduce::Max)),
     ("weighted sum", own_weighted_sum, reference_weighted_sum),
     ("destination rows", ops::dst_rows, reference::dst_rows),
-    ("own beside mean", ops::own_beside_mean, reference::own_beside_mean),
-    ("own beside sum", ops::own_beside_sum, reference::own_beside_sum),
-    ("own plus sum", own_plus_sum, reference_own_plus_sum),
+    ("own beside mean", own_beside_mean, |block, x| reference::aggregate(block, x, beside(Reduce::Mean))),
+    ("own beside sum", own_beside_sum, |block, x| reference::aggregate(block, x, beside(Reduce::Sum))),
+    ("own plus sum", own_plus_sum, |block, x| reference::aggregate(block, x, plus_sum())),
 ];
 
-fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::own_plus_sum(block, x, 1.5)
+fn sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::aggregate(block, x, Reduce::Sum)
 }
 
-fn reference_own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    reference::own_plus_sum(block, x, 1.5)
+fn mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::aggregate(block, x, Reduce::Mean)
+}
+
+fn max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::aggregate(block, x, Reduce::Max)
+}
+
+fn own_beside_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::aggregate(block, x, beside(Reduce::Mean))
+}
+
+fn own_beside_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::aggregate(block, x, beside(Reduce::Sum))
+}
+
+fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    ops::aggregate(block, x, plus_sum())
 }
 
 fn own_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::neighbor_weighted_sum(block, x, block.weights().expect("test blocks have weights").clone())
+    let weights = block.weights().expect("test blocks have weights").clone();
+    ops::aggregate(block, x, weighted_sum(weights))
 }
 
 fn reference_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    reference::neighbor_weighted_sum(block, x, block.weights().expect("test blocks have weights").clone())
+    let weights = block.weights().expect("test blocks have weights").clone();
+    reference::aggregate(block, x, weighted_sum(weights))
+}
+
+fn beside(reduce: Reduce) -> Aggregation {
+    Aggregation { own: OwnRow::Concatenated, ..reduce.into() }
+}
+
+fn plus_sum() -> Aggregation {
+    Aggregation { own: OwnRow::Scaled(1.5), ..Reduce::Sum.into() }
 }
 
 /// Sums of up to 20,000 numbers in two orders.
@@ -48,19 +75,6 @@ const SHARES_TOLERANCE: f32 = 1e-4;
 
 /// Sums of a few dozen numbers in two orders.
 const SHORT_SUM_TOLERANCE: f32 = 1e-5;
-
-/// A block with a hub of 20,000 edges at destination 3, empty segments, and parallel edges.
-fn with_hub() -> Block {
-    let sources = |dst: u32, degree: u32| (0..degree).map(|k| (k * k * 31 + dst * 17 + k) % 301).collect();
-    let in_srcs: Vec<Vec<u32>> = (0..200)
-        .map(|dst| match dst {
-            3 => sources(dst, 20_000),
-            _ if dst % 5 == 0 => vec![],
-            _ => sources(dst, dst % 23),
-        })
-        .collect();
-    block(301, &in_srcs)
-}
 
 fn matrix(rows: &[[f32; 2]], device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(rows.concat(), [rows.len(), 2]), device)
@@ -86,7 +100,7 @@ fn check_values(op: Op, width: usize, expected: &[f32]) {
 #[test]
 fn the_six_nodes_have_these_sums() {
     let expected = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
-    check_exact(ops::neighbor_sum, &expected);
+    check_exact(sum, &expected);
 }
 
 #[test]
@@ -99,7 +113,7 @@ fn the_six_nodes_have_these_weighted_sums() {
 #[test]
 fn the_six_nodes_have_these_means() {
     let expected = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
-    check_exact(ops::neighbor_mean, &expected);
+    check_exact(mean, &expected);
 }
 
 #[test]
@@ -113,14 +127,14 @@ fn the_six_nodes_have_these_own_rows_beside_means_and_sums() {
     let own = [[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0]];
     let means = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
     let sums = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
-    check_beside(ops::own_beside_mean, &own, &means);
-    check_beside(ops::own_beside_sum, &own, &sums);
+    check_beside(own_beside_mean, &own, &means);
+    check_beside(own_beside_sum, &own, &sums);
 }
 
 #[test]
 fn the_six_nodes_have_these_maxima() {
     let expected = [[0.0, 0.0], [1.0, -1.0], [8.0, 3.0], [32.0, 7.0], [32.0, 7.0]];
-    check_exact(ops::neighbor_max, &expected);
+    check_exact(max, &expected);
 }
 
 #[test]
@@ -128,8 +142,11 @@ fn a_maximum_that_is_not_a_number_is_not_hidden() {
     let device = device();
     let block = DeviceBlock::upload(&block(3, &[vec![0, 1, 2], vec![1, 0], vec![2, 0]]), &device);
     let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0]], &device);
-    for op in [ops::neighbor_max, reference::neighbor_max] {
-        let got = values(op(&block, x.clone()));
+    let results = [
+        ops::aggregate(&block, x.clone(), Reduce::Max),
+        reference::aggregate(&block, x.clone(), Reduce::Max),
+    ];
+    for got in results.map(values) {
         assert!(got[0].is_nan() && got[1].is_nan(), "got {got:?}");
         assert_eq!(got[2], 2.0);
     }
@@ -237,8 +254,9 @@ fn gradients_of_weights_equal_the_reference() {
             let grads = (result * factors).sum().backward();
             values(weights.grad(&grads).expect("weights should have a gradient"))
         };
-        let expected = gradient(reference::neighbor_weighted_sum);
-        check_close(&gradient(ops::neighbor_weighted_sum), &expected, SHORT_SUM_TOLERANCE);
+        let expected = gradient(|block, x, weights| reference::aggregate(block, x, weighted_sum(weights)));
+        let got = gradient(|block, x, weights| ops::aggregate(block, x, weighted_sum(weights)));
+        check_close(&got, &expected, SHORT_SUM_TOLERANCE);
     }
 }
 
@@ -340,29 +358,6 @@ fn other_element_types_run_the_reference() {
     }
 }
 
-/// Half precision keeps 11 bits, bfloat16 8: results are rounded once, and inputs are the rounded ones on both sides.
-#[test]
-fn half_precision_is_added_up_in_f32() {
-    let device = device().autodiff();
-    let host = with_hub();
-    let block = DeviceBlock::upload(&host, &device);
-    let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
-    for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
-        for width in [3, 16] {
-            let x = ramp([host.n_src(), width], &device).cast(dtype).cast(DType::F32);
-            for (name, op, _) in OPS.into_iter().filter(|(name, ..)| *name != "weighted sum") {
-                println!("{name} in {dtype:?}, width {width}");
-                let result = op(&block, x.clone().cast(dtype));
-                assert_eq!(result.dtype(), dtype, "{name}");
-                if is_processor(&device) {
-                    continue; // Runs the reference, which adds up in half precision.
-                }
-                check_close(&values(result.cast(DType::F32)), &values(op(&block, x.clone())), tolerance);
-            }
-        }
-    }
-}
-
 #[test]
 fn without_a_tracked_input_no_gradient_is_computed() {
     for device in [device(), device().autodiff()] {
@@ -385,7 +380,7 @@ fn without_a_tracked_input_no_gradient_is_computed() {
 #[should_panic(expected = "5 rows for a block of 6 sources")]
 fn a_matrix_with_too_few_rows_is_refused() {
     let device = device();
-    ops::neighbor_sum(&DeviceBlock::upload(&six_nodes(), &device), ramp([5, 2], &device));
+    ops::aggregate(&DeviceBlock::upload(&six_nodes(), &device), ramp([5, 2], &device), Reduce::Sum);
 }
 
 #[test]
@@ -393,5 +388,5 @@ fn a_matrix_with_too_few_rows_is_refused() {
 fn too_few_weights_are_refused() {
     let device = device();
     let block = DeviceBlock::upload(&six_nodes(), &device);
-    ops::neighbor_weighted_sum(&block, ramp([6, 2], &device), ramp([3], &device));
+    ops::aggregate(&block, ramp([6, 2], &device), weighted_sum(ramp([3], &device)));
 }

@@ -2,19 +2,41 @@
 
 use burn::tensor::{Device, Tensor};
 use kiln_graph::Block;
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
 use kiln_kernels::testing::{check_close, device, ramp, reference, values};
-use kiln_kernels::{DeviceBlock, ops};
 use proptest::prelude::*;
 
 use crate::common::{block, six_nodes};
 
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
-/// An op, the same as two ops, and its reference.
+/// An aggregation with own rows, the same as two ops, and its reference.
 const OPS: [(&str, [Op; 3]); 3] = [
-    ("own beside mean", [ops::own_beside_mean, mean_apart, reference::own_beside_mean]),
-    ("own beside sum", [ops::own_beside_sum, sum_apart, reference::own_beside_sum]),
-    ("own plus sum", [own_plus_sum, plus_apart, reference_own_plus_sum]),
+    (
+        "own beside mean",
+        [
+            |block, x| ops::aggregate(block, x, beside(Reduce::Mean)),
+            |block, x| beside_apart(block, x, Reduce::Mean),
+            |block, x| reference::aggregate(block, x, beside(Reduce::Mean)),
+        ],
+    ),
+    (
+        "own beside sum",
+        [
+            |block, x| ops::aggregate(block, x, beside(Reduce::Sum)),
+            |block, x| beside_apart(block, x, Reduce::Sum),
+            |block, x| reference::aggregate(block, x, beside(Reduce::Sum)),
+        ],
+    ),
+    (
+        "own plus sum",
+        [
+            |block, x| ops::aggregate(block, x, plus_sum()),
+            plus_apart,
+            |block, x| reference::aggregate(block, x, plus_sum()),
+        ],
+    ),
 ];
 
 const OWN_WEIGHT: f32 = 1.25;
@@ -25,24 +47,20 @@ const FUSED_TOLERANCE: f32 = 1e-5;
 /// Sums of a few hundred numbers in two orders.
 const SUM_TOLERANCE: f32 = 1e-4;
 
-fn mean_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    Tensor::cat(vec![ops::dst_rows(block, x.clone()), ops::neighbor_mean(block, x)], 1)
+fn beside(reduce: Reduce) -> Aggregation {
+    Aggregation { own: OwnRow::Concatenated, ..reduce.into() }
 }
 
-fn sum_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    Tensor::cat(vec![ops::dst_rows(block, x.clone()), ops::neighbor_sum(block, x)], 1)
+fn plus_sum() -> Aggregation {
+    Aggregation { own: OwnRow::Scaled(OWN_WEIGHT), ..Reduce::Sum.into() }
+}
+
+fn beside_apart(block: &DeviceBlock, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
+    Tensor::cat(vec![ops::dst_rows(block, x.clone()), ops::aggregate(block, x, reduce)], 1)
 }
 
 fn plus_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::dst_rows(block, x.clone()) * OWN_WEIGHT + ops::neighbor_sum(block, x)
-}
-
-fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::own_plus_sum(block, x, OWN_WEIGHT)
-}
-
-fn reference_own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    reference::own_plus_sum(block, x, OWN_WEIGHT)
+    ops::dst_rows(block, x.clone()) * OWN_WEIGHT + ops::aggregate(block, x, Reduce::Sum)
 }
 
 /// The result, and the gradient of a fixed weighted sum of it.

@@ -5,10 +5,11 @@
 
 use burn::tensor::{Tensor, TensorData};
 use kiln_graph::NodeId;
+use kiln_kernels::ops::{self, Reduce};
 use kiln_kernels::testing::{
     Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
 };
-use kiln_kernels::{DeviceGraphs, DeviceSegments, ops};
+use kiln_kernels::{DeviceGraphs, DeviceSegments};
 
 use crate::common::{block, six_nodes};
 
@@ -16,10 +17,22 @@ type Op = fn(&DeviceSegments, Tensor<2>) -> Tensor<2>;
 
 /// An op of this crate with the reference's.
 const OPS: [(&str, Op, Op); 3] = [
-    ("sum", ops::segment_sum, reference::segment_sum),
-    ("mean", ops::segment_mean, reference::segment_mean),
-    ("max", ops::segment_max, reference::segment_max),
+    ("sum", sum, |segments, x| reference::segment_reduce(segments, x, Reduce::Sum)),
+    ("mean", mean, |segments, x| reference::segment_reduce(segments, x, Reduce::Mean)),
+    ("max", max, |segments, x| reference::segment_reduce(segments, x, Reduce::Max)),
 ];
+
+fn sum(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    ops::segment_reduce(segments, x, Reduce::Sum)
+}
+
+fn mean(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    ops::segment_reduce(segments, x, Reduce::Mean)
+}
+
+fn max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+    ops::segment_reduce(segments, x, Reduce::Max)
+}
 
 /// Sums of up to 20,000 numbers in two orders.
 const SUM_TOLERANCE: f32 = 1e-3;
@@ -54,19 +67,19 @@ fn check_exact(op: Op, expected: &[[f32; 2]]) {
 #[test]
 fn the_six_rows_have_these_sums() {
     let none = [0.0, 0.0];
-    check_exact(ops::segment_sum, &[none, [7.0, 0.0], none, [8.0, -8.0], [48.0, 12.0], none]);
+    check_exact(sum, &[none, [7.0, 0.0], none, [8.0, -8.0], [48.0, 12.0], none]);
 }
 
 #[test]
 fn the_six_rows_have_these_means() {
     let none = [0.0, 0.0];
-    check_exact(ops::segment_mean, &[none, [7.0 / 3.0, 0.0], none, [8.0, -8.0], [24.0, 6.0], none]);
+    check_exact(mean, &[none, [7.0 / 3.0, 0.0], none, [8.0, -8.0], [24.0, 6.0], none]);
 }
 
 #[test]
 fn the_six_rows_have_these_maxima() {
     let none = [0.0, 0.0];
-    check_exact(ops::segment_max, &[none, [4.0, 3.0], none, [8.0, -8.0], [32.0, 7.0], none]);
+    check_exact(max, &[none, [4.0, 3.0], none, [8.0, -8.0], [32.0, 7.0], none]);
 }
 
 #[test]
@@ -107,7 +120,7 @@ fn gradients_are_right() {
 fn the_first_of_equal_maxima_gets_the_whole_gradient() {
     let device = device().autodiff();
     let x = Tensor::<2>::from_data([[5.0], [9.0], [9.0], [2.0], [2.0]], &device).require_grad();
-    let grads = ops::segment_max(&segments(&[0, 3, 5]), x.clone()).sum().backward();
+    let grads = max(&segments(&[0, 3, 5]), x.clone()).sum().backward();
     let gradient = x.grad(&grads).expect("the gradient should exist");
     assert_eq!(values(gradient), [0.0, 1.0, 0.0, 1.0, 0.0]);
 }
@@ -115,7 +128,8 @@ fn the_first_of_equal_maxima_gets_the_whole_gradient() {
 #[test]
 fn a_maximum_that_is_not_a_number_is_not_hidden() {
     let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0], [3.0]], &device());
-    for op in [ops::segment_max, reference::segment_max] {
+    let (_, _, of_reference) = OPS[2];
+    for op in [max, of_reference] {
         let got = values(op(&segments(&[0, 3, 4]), x.clone()));
         assert!(got[0].is_nan(), "got {got:?}");
         assert_eq!(got[1], 3.0);
@@ -178,7 +192,7 @@ fn bits_are_the_same_for_any_number_of_threads() {
 #[test]
 #[should_panic(expected = "5 rows for segments of 6")]
 fn a_matrix_with_too_few_rows_is_refused() {
-    ops::segment_sum(&six_rows(), ramp([5, 2], &device()));
+    sum(&six_rows(), ramp([5, 2], &device()));
 }
 
 #[test]

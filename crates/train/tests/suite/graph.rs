@@ -10,7 +10,8 @@ use burn::tensor::{Device, Tensor};
 use kiln_dist::Solo;
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{CscBuilder, NodeId};
-use kiln_kernels::{DeviceGraphs, ops};
+use kiln_kernels::DeviceGraphs;
+use kiln_kernels::ops::{self, Reduce};
 use kiln_loader::{
     Fetch, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
     StageTimes,
@@ -73,7 +74,7 @@ struct SumOfFeatures {
 
 impl GraphModel for SumOfFeatures {
     fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
-        ops::segment_sum(graphs.segments(), x).matmul(self.factors.val())
+        ops::segment_reduce(graphs.segments(), x, Reduce::Sum).matmul(self.factors.val())
     }
 }
 

@@ -1,6 +1,8 @@
-//! Blocks for the tests of the ops.
+//! Blocks and aggregations for the tests of the ops.
 
+use burn::tensor::Tensor;
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_kernels::ops::{Aggregation, Reduce};
 
 /// A block from each destination's sources in local ids; global ids are `100 + 7 * local`.
 pub(crate) fn block(n_src: usize, in_srcs: &[Vec<u32>]) -> Block {
@@ -27,4 +29,22 @@ pub(crate) fn block(n_src: usize, in_srcs: &[Vec<u32>]) -> Block {
 /// ```
 pub(crate) fn six_nodes() -> Block {
     block(6, &[vec![], vec![0], vec![1, 3, 2, 1], vec![5, 4], vec![5]])
+}
+
+/// The sum of rows with these weights.
+pub(crate) fn weighted_sum(weights: Tensor<1>) -> Aggregation {
+    Aggregation { weights: Some(weights), ..Reduce::Sum.into() }
+}
+
+/// A block with a hub of 20,000 edges at destination 3, empty segments, and parallel edges.
+pub(crate) fn with_hub() -> Block {
+    let sources = |dst: u32, degree: u32| (0..degree).map(|k| (k * k * 31 + dst * 17 + k) % 301).collect();
+    let in_srcs: Vec<Vec<u32>> = (0..200)
+        .map(|dst| match dst {
+            3 => sources(dst, 20_000),
+            _ if dst % 5 == 0 => vec![],
+            _ => sources(dst, dst % 23),
+        })
+        .collect();
+    block(301, &in_srcs)
 }

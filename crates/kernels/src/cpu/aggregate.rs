@@ -1,0 +1,338 @@
+//! Aggregation on the tensors' memory: sums, means and maxima over edges with weights and own rows, and the gradients.
+//!
+//! All sums are cases of [`Sum`]; the loops of the maxima and of the gradient of edge weights stand below. Inside a row
+//! the additions follow the order of the edges, so results have the same bits for any number of threads.
+
+use std::mem::MaybeUninit;
+
+use burn::backend::Flex;
+use burn::backend::TensorMetadata;
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::tensor::{DType, TensorData};
+use bytemuck::cast_slice;
+use kiln_graph::Transposed;
+use rayon::prelude::*;
+
+use crate::counts::{count_direct, count_reference};
+use crate::cpu::fill::{Fill, Piece, fill_rows, initialised};
+use crate::cpu::rows::{Rows, Segments};
+use crate::cpu::sum::{Own, Sum};
+use crate::cpu::tensor::{contiguous, floats, ints, matrix, rows};
+use crate::device::block::Adjacency;
+use crate::ops::aggregation::{
+    self, Form, Input, OwnRow, Reduce, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
+};
+
+/// Edges of one task where every edge has its own output.
+const EDGES_PER_TASK: usize = 4096;
+
+/// `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows in front.
+pub(super) fn aggregate(
+    block: &Adjacency<Flex>,
+    x: FloatTensor<Flex>,
+    weights: &Weights<Flex>,
+    form: Form,
+) -> FloatTensor<Flex> {
+    if !has_loops(&x, weights, form.reduce) {
+        count_reference();
+        return aggregation::aggregate(block, x, weights, form);
+    }
+    count_direct();
+    let x = contiguous(x);
+    match form.reduce {
+        Reduce::Sum | Reduce::Mean => sum(block, &x, weights, form),
+        Reduce::Max => {
+            let maxima = matrix(max(by_dst(block), rows(&x)), block.n_dst, &x);
+            with_own(block, x, maxima, form.own)
+        }
+    }
+}
+
+/// The same with what the adjoint needs.
+pub(super) fn traced(
+    block: &Adjacency<Flex>,
+    x: FloatTensor<Flex>,
+    weights: &Weights<Flex>,
+    form: Form,
+) -> Traced<Flex> {
+    if form.reduce != Reduce::Max {
+        return Traced { values: aggregate(block, x, weights, form), edges: None };
+    }
+    if !has_loops(&x, weights, form.reduce) {
+        count_reference();
+        return aggregation::traced(block, x, weights, form);
+    }
+    count_direct();
+    let x = contiguous(x);
+    let (maxima, edges) = argmax(by_dst(block), rows(&x));
+    let shape = [block.n_dst, x.shape()[1]];
+    let maxima = matrix(maxima, block.n_dst, &x);
+    let edges = IntTensor::<Flex>::from_data(TensorData::new(edges, shape));
+    Traced { values: with_own(block, x, maxima, form.own), edges: Some(edges) }
+}
+
+/// The gradient of one input from that of the result.
+pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input) -> FloatTensor<Flex> {
+    let Saved { block, form, weights, .. } = saved;
+    let is_of_max_weights = form.reduce == Reduce::Max && input == Input::Weights;
+    if is_of_max_weights || !has_loops(&grad, weights, form.reduce) {
+        count_reference();
+        return aggregation::adjoint(saved, grad, input);
+    }
+    count_direct();
+    match (input, form.reduce) {
+        (Input::Weights, _) => {
+            let (x, grad) = (contiguous(saved.rows()), contiguous(aggregate_grad(block, grad, *form)));
+            let dots = edge_dots(by_dst(block), rows(&x), rows(&grad));
+            FloatTensor::<Flex>::from_data(TensorData::new(dots, [block.n_edges]))
+        }
+        (Input::Rows, Reduce::Sum | Reduce::Mean) => sum_adjoint(saved, &contiguous(grad)),
+        (Input::Rows, Reduce::Max) => {
+            let of_maxima = contiguous(aggregate_grad(block, grad.clone(), *form));
+            let edges = transposed(block).edges();
+            let of_sources = max_adjoint(by_src(block), edges, ints(&saved.max_edges()), rows(&of_maxima));
+            with_own_grad(block, grad, matrix(of_sources, block.n_src, &of_maxima), form.own)
+        }
+    }
+}
+
+/// Whether the loops here do it; the reference does the rest.
+fn has_loops(x: &FloatTensor<Flex>, weights: &Weights<Flex>, reduce: Reduce) -> bool {
+    let is_weighted_max = reduce == Reduce::Max && matches!(weights, Weights::PerEdge(_));
+    x.dtype() == DType::F32 && !is_weighted_max
+}
+
+fn sum(
+    block: &Adjacency<Flex>,
+    x: &FloatTensor<Flex>,
+    weights: &Weights<Flex>,
+    form: Form,
+) -> FloatTensor<Flex> {
+    let own = match form.own {
+        OwnRow::Excluded => Own::Alone,
+        OwnRow::Concatenated => Own::Beside(rows(x)),
+        OwnRow::Scaled(weight) => Own::Plus { rows: rows(x), n_rows: block.n_dst, weight },
+    };
+    let (edges, x, mean) = (by_dst(block), rows(x), form.reduce == Reduce::Mean);
+    match weights {
+        Weights::Ones => summed(block.n_dst, Sum { mean, own, ..Sum::new(edges, x, |_, _| 1.0) }),
+        Weights::PerEdge(weights) => {
+            let weights = contiguous(weights.clone());
+            let weights = floats(&weights);
+            summed(block.n_dst, Sum { mean, own, ..Sum::new(edges, x, |edge, _| weights[edge]) })
+        }
+    }
+}
+
+/// `[n_dst, d]`, or `[n_dst, 2 d]`, `-> [n_src, d]`.
+fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Flex> {
+    let Saved { block, form, weights, .. } = saved;
+    let plus = |rows, weight| Own::Plus { rows, n_rows: block.n_dst, weight };
+    let (of_sums, own) = match form.own {
+        OwnRow::Excluded => (rows(grad), Own::Alone),
+        OwnRow::Concatenated => {
+            let (left, right) = halves(grad);
+            (right, plus(left, 1.0))
+        }
+        OwnRow::Scaled(weight) => (rows(grad), plus(rows(grad), weight)),
+    };
+    let (edges, share) = (by_src(block), share(block));
+    match (weights, form.reduce) {
+        (Weights::Ones, Reduce::Mean) => summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, share) }),
+        (Weights::Ones, _) => summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, _| 1.0) }),
+        (Weights::PerEdge(weights), reduce) => {
+            let weights = contiguous(weights.clone());
+            let (weights, positions) = (floats(&weights), transposed(block).edges());
+            let weight = |position: usize| weights[positions[position] as usize];
+            if reduce == Reduce::Mean {
+                let factor = |position, dst| weight(position) * share(position, dst);
+                summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) })
+            } else {
+                summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |position, _| weight(position)) })
+            }
+        }
+    }
+}
+
+/// A matrix of the sums.
+fn summed<F: Fn(usize, usize) -> f32 + Copy + Sync>(n_rows: usize, sum: Sum<'_, F>) -> FloatTensor<Flex> {
+    FloatTensor::<Flex>::from_data(TensorData::new(sum.run(), [n_rows, sum.width()]))
+}
+
+/// What a destination's row is multiplied by on the way back from its mean.
+fn share(block: &Adjacency<Flex>) -> impl Fn(usize, usize) -> f32 + Copy + Sync {
+    let starts = ints(&block.indptr);
+    |_, dst| 1.0 / (starts[dst + 1] - starts[dst]) as f32
+}
+
+/// The first half of the columns, and the second.
+fn halves(x: &FloatTensor<Flex>) -> (Rows<'_>, Rows<'_>) {
+    let stride = x.shape()[1];
+    let half = |first| Rows::new(floats(x), first, stride / 2, stride);
+    (half(0), half(stride / 2))
+}
+
+fn by_dst(block: &Adjacency<Flex>) -> Segments<'_> {
+    Segments { indptr: ints(&block.indptr), items: ints(&block.indices) }
+}
+
+fn by_src(block: &Adjacency<Flex>) -> Segments<'_> {
+    let transposed = transposed(block);
+    Segments { indptr: cast_slice(transposed.indptr()), items: cast_slice(transposed.dsts()) }
+}
+
+fn transposed(block: &Adjacency<Flex>) -> &Transposed {
+    let list = || {
+        Transposed::of_edges(cast_slice(ints(&block.indptr)), cast_slice(ints(&block.indices)), block.n_src)
+    };
+    block.by_source.host_or(list)
+}
+
+/// Each row's largest value in each column over its items' rows of `x`, 0 without items.
+fn max(segments: Segments<'_>, x: Rows<'_>) -> Vec<f32> {
+    fill_rows(segments.indptr, x.width, &Max { segments, x }).0
+}
+
+struct Max<'a> {
+    segments: Segments<'a>,
+    x: Rows<'a>,
+}
+
+// SAFETY: `fill` initialises each row's places.
+unsafe impl Fill for Max<'_> {
+    type One = f32;
+    type Other = ();
+
+    #[inline(always)]
+    fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], _: &mut [MaybeUninit<()>]) {
+        let Self { segments, x } = self;
+        for (row, out) in piece.rows.clone().zip(out.chunks_exact_mut(piece.columns.len())) {
+            let out = initialised(out, 0.0);
+            let edges = segments.of(row);
+            for position in edges.clone() {
+                x.ask_ahead(segments.items, position, &piece.columns);
+                let values = x.row(segments.items[position] as usize, &piece.columns);
+                if position == edges.start {
+                    out.copy_from_slice(values);
+                    continue;
+                }
+                for (best, &value) in out.iter_mut().zip(values) {
+                    *best = if beats(value, *best) { value } else { *best };
+                }
+            }
+        }
+    }
+}
+
+/// [`max`], and the position of the item that each value came from, -1 without items.
+fn argmax(segments: Segments<'_>, x: Rows<'_>) -> (Vec<f32>, Vec<i32>) {
+    fill_rows(segments.indptr, x.width, &ArgMax { segments, x })
+}
+
+struct ArgMax<'a> {
+    segments: Segments<'a>,
+    x: Rows<'a>,
+}
+
+// SAFETY: `fill` initialises each row's places in both arrays.
+unsafe impl Fill for ArgMax<'_> {
+    type One = f32;
+    type Other = i32;
+
+    #[inline(always)]
+    fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], from: &mut [MaybeUninit<i32>]) {
+        let (Self { segments, x }, width) = (self, piece.columns.len());
+        let rows = out.chunks_exact_mut(width).zip(from.chunks_exact_mut(width));
+        for (row, (out, from)) in piece.rows.clone().zip(rows) {
+            let (out, from) = (initialised(out, 0.0), initialised(from, -1));
+            let edges = segments.of(row);
+            for position in edges.clone() {
+                x.ask_ahead(segments.items, position, &piece.columns);
+                let values = x.row(segments.items[position] as usize, &piece.columns);
+                if position == edges.start {
+                    out.copy_from_slice(values);
+                    from.fill(position as i32);
+                    continue;
+                }
+                for ((best, from), &value) in out.iter_mut().zip(from.iter_mut()).zip(values) {
+                    let better = beats(value, *best);
+                    *best = if better { value } else { *best };
+                    *from = if better { position as i32 } else { *from };
+                }
+            }
+        }
+    }
+}
+
+/// A later edge must be larger to win. A value that is not a number always wins, so that it is not lost.
+#[inline(always)]
+fn beats(value: f32, best: f32) -> bool {
+    best < value || value.is_nan()
+}
+
+/// The adjoint of [`argmax`]: `by_source` lists for each source its destinations, `edges` the position
+/// of each of these edges in the block, and `from` says which edge each value of `grad` came from.
+fn max_adjoint(by_source: Segments<'_>, edges: &[u32], from: &[i32], grad: Rows<'_>) -> Vec<f32> {
+    fill_rows(by_source.indptr, grad.width, &MaxAdjoint { by_source, edges, from, grad }).0
+}
+
+struct MaxAdjoint<'a> {
+    by_source: Segments<'a>,
+    edges: &'a [u32],
+    from: &'a [i32],
+    grad: Rows<'a>,
+}
+
+// SAFETY: `fill` initialises each row's places.
+unsafe impl Fill for MaxAdjoint<'_> {
+    type One = f32;
+    type Other = ();
+
+    #[inline(always)]
+    fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], _: &mut [MaybeUninit<()>]) {
+        let Self { by_source, edges, from, grad } = self;
+        let columns = &piece.columns;
+        for (row, out) in piece.rows.clone().zip(out.chunks_exact_mut(columns.len())) {
+            let out = initialised(out, 0.0);
+            for position in by_source.of(row) {
+                grad.ask_ahead(by_source.items, position, columns);
+                let (dst, edge) = (by_source.items[position] as usize, edges[position] as i32);
+                let from = &from[dst * grad.width + columns.start..dst * grad.width + columns.end];
+                for ((sum, value), &from) in out.iter_mut().zip(grad.row(dst, columns)).zip(from) {
+                    *sum += if from == edge { *value } else { 0.0 };
+                }
+            }
+        }
+    }
+}
+
+/// Each edge's dot product of its item's row of `x` with its own row of `y`.
+fn edge_dots(segments: Segments<'_>, x: Rows<'_>, y: Rows<'_>) -> Vec<f32> {
+    let mut dots = vec![0.0; segments.items.len()];
+    let columns = 0..x.width;
+    dots.par_chunks_mut(EDGES_PER_TASK).enumerate().for_each(|(task, dots)| {
+        let first = task * EDGES_PER_TASK;
+        let mut row = segments.indptr.partition_point(|&start| start as usize <= first) - 1;
+        for (position, out) in (first..).zip(dots) {
+            while segments.indptr[row + 1] as usize <= position {
+                row += 1;
+            }
+            x.ask_ahead(segments.items, position, &columns);
+            *out = dot(x.row(segments.items[position] as usize, &columns), y.row(row, &columns));
+        }
+    });
+    dots
+}
+
+/// The dot product, in sixteen partial sums that are added in a fixed order.
+fn dot(one: &[f32], other: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 16];
+    let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));
+    let rest: f32 = ones.remainder().iter().zip(others.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in ones.zip(others) {
+        for lane in 0..16 {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}

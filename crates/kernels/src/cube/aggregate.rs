@@ -1,0 +1,172 @@
+//! Aggregation by kernels: `segment_sum`, `segment_max` and `edge_dots` over the edges by destination, and on the way
+//! back over the edges by source.
+
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::{DType, Shape};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+
+use crate::counts::{count_direct, count_reference};
+use crate::cube::by_source::Transposed;
+use crate::cube::edge_dots::edge_dots;
+use crate::cube::launch::Rows;
+use crate::cube::segment_max::{segment_max, segment_max_adjoint};
+use crate::cube::segment_sum::{Factor, Own, SegmentSum, Segments};
+use crate::device::block::Adjacency;
+use crate::ops::aggregation::{
+    self, Form, Input, OwnRow, Reduce, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
+};
+use crate::ops::reference::{degrees, edge_dsts};
+
+/// `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows in front.
+pub(super) fn aggregate(
+    block: &Adjacency<CubeBackend>,
+    x: CubeTensor,
+    weights: &Weights<CubeBackend>,
+    form: Form,
+) -> CubeTensor {
+    if !has_kernels(&x, weights, form.reduce) {
+        count_reference();
+        return aggregation::aggregate(block, x, weights, form);
+    }
+    count_direct();
+    match form.reduce {
+        Reduce::Sum | Reduce::Mean => sum(block, x, weights, form),
+        Reduce::Max => {
+            let (maxima, _) = segment_max(&by_dst(block), x.clone(), false);
+            with_own(block, x, maxima, form.own)
+        }
+    }
+}
+
+/// The same with what the adjoint needs.
+pub(super) fn traced(
+    block: &Adjacency<CubeBackend>,
+    x: CubeTensor,
+    weights: &Weights<CubeBackend>,
+    form: Form,
+) -> Traced<CubeBackend> {
+    if form.reduce != Reduce::Max {
+        return Traced { values: aggregate(block, x, weights, form), edges: None };
+    }
+    if !has_kernels(&x, weights, form.reduce) {
+        count_reference();
+        return aggregation::traced(block, x, weights, form);
+    }
+    count_direct();
+    let (maxima, edges) = segment_max(&by_dst(block), x.clone(), true);
+    Traced { values: with_own(block, x, maxima, form.own), edges: Some(edges) }
+}
+
+/// The gradient of one input from that of the result.
+pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input) -> CubeTensor {
+    let Saved { block, form, weights, .. } = saved;
+    let is_of_max_weights = form.reduce == Reduce::Max && input == Input::Weights;
+    if is_of_max_weights || !has_kernels(&grad, weights, form.reduce) {
+        count_reference();
+        return aggregation::adjoint(saved, grad, input);
+    }
+    count_direct();
+    match (input, form.reduce) {
+        (Input::Weights, _) => edge_dots(&by_dst(block), saved.rows(), aggregate_grad(block, grad, *form)),
+        (Input::Rows, Reduce::Sum | Reduce::Mean) => sum_adjoint(saved, grad),
+        (Input::Rows, Reduce::Max) => {
+            let of_maxima = aggregate_grad(block, grad.clone(), *form);
+            let edges = &transposed(block).edges;
+            let of_sources = segment_max_adjoint(&by_src(block), edges, saved.max_edges(), of_maxima);
+            with_own_grad(block, grad, of_sources, form.own)
+        }
+    }
+}
+
+/// Whether kernels do it; the reference does the rest.
+fn has_kernels(x: &CubeTensor, weights: &Weights<CubeBackend>, reduce: Reduce) -> bool {
+    let is_weighted_max = reduce == Reduce::Max && matches!(weights, Weights::PerEdge(_));
+    matches!(x.dtype, DType::F32 | DType::F16 | DType::BF16) && !is_weighted_max
+}
+
+fn sum(
+    block: &Adjacency<CubeBackend>,
+    x: CubeTensor,
+    weights: &Weights<CubeBackend>,
+    form: Form,
+) -> CubeTensor {
+    let factor = match weights {
+        Weights::Ones => Factor::One,
+        Weights::PerEdge(weights) => Factor::OfPosition(into_contiguous(weights.clone())),
+    };
+    let own = match form.own {
+        OwnRow::Excluded => Own::Nothing,
+        OwnRow::Concatenated => Own::Beside,
+        OwnRow::Scaled(weight) => Own::Plus { weight, n_segments: block.n_dst },
+    };
+    let is_mean = form.reduce == Reduce::Mean;
+    SegmentSum { factor, own, is_mean, ..by_dst(block).sum_of(x) }.launch()
+}
+
+/// `[n_dst, d]`, or `[n_dst, 2 d]`, `-> [n_src, d]`.
+fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
+    let Saved { block, form, weights, .. } = saved;
+    let of_edges = |weights| Factor::OfEdge { weights, edges: transposed(block).edges.clone() };
+    let factor = match (weights, form.reduce) {
+        (Weights::Ones, Reduce::Mean) => Factor::Share { indptr: block.indptr.clone() },
+        (Weights::Ones, _) => Factor::One,
+        (Weights::PerEdge(weights), Reduce::Mean) => of_edges(shares(block, weights.clone())),
+        (Weights::PerEdge(weights), _) => of_edges(into_contiguous(weights.clone())),
+    };
+    let sum = by_src(block).sum_of(grad);
+    let (_, width) = sum.columns;
+    let plus = |weight| Own::Plus { weight, n_segments: block.n_dst };
+    let (columns, own) = match form.own {
+        OwnRow::Excluded => (sum.columns, Own::Nothing),
+        OwnRow::Concatenated => ((width / 2, width / 2), plus(1.0)),
+        OwnRow::Scaled(weight) => (sum.columns, plus(weight)),
+    };
+    SegmentSum { columns, factor, own, ..sum }.launch()
+}
+
+/// Edge weights divided by the degrees of the edges' destinations, `[n_edges]`: the factors on the way back from a mean.
+fn shares(block: &Adjacency<CubeBackend>, weights: CubeTensor) -> CubeTensor {
+    if block.n_edges == 0 {
+        return weights;
+    }
+    let degrees = CubeBackend::float_reshape(degrees(block, &weights), Shape::new([block.n_dst]));
+    CubeBackend::float_div(weights, CubeBackend::float_select(degrees, 0, edge_dsts(block)))
+}
+
+fn by_dst(block: &Adjacency<CubeBackend>) -> Segments {
+    Segments {
+        indptr: block.indptr.clone(),
+        items: block.indices.clone(),
+        n_segments: block.n_dst,
+        n_positions: block.n_edges,
+    }
+}
+
+fn by_src(block: &Adjacency<CubeBackend>) -> Segments {
+    let transposed = transposed(block);
+    Segments {
+        indptr: transposed.indptr.clone(),
+        items: transposed.dsts.clone(),
+        n_segments: block.n_src,
+        n_positions: block.n_edges,
+    }
+}
+
+impl Segments {
+    /// The plain sum of all columns.
+    pub(super) fn sum_of(self, x: CubeTensor) -> SegmentSum {
+        let rows = Rows::of(x);
+        let columns = (0, rows.width());
+        SegmentSum { segments: self, rows, columns, factor: Factor::One, is_mean: false, own: Own::Nothing }
+    }
+}
+
+/// The edges by source: the host's list where the block carries one, otherwise listed on the device.
+fn transposed(block: &Adjacency<CubeBackend>) -> &Transposed {
+    block.by_source.device_or(|host| match host {
+        Some(list) => Transposed::upload(&block.indptr, list),
+        None => Transposed::list(&block.indptr, &block.indices, block.n_src),
+    })
+}

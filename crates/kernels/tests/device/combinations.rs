@@ -1,0 +1,104 @@
+//! All combinations of reduction, edge weights and own row against the reference, which Burn differentiates.
+
+use burn::tensor::Tensor;
+use kiln_graph::Block;
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::testing::{
+    Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
+};
+
+use crate::common::{block, six_nodes, with_hub};
+
+/// Sums of up to 20,000 numbers in two orders.
+const SUM_TOLERANCE: f32 = 1e-3;
+
+/// Sums of a few dozen numbers in two orders.
+const SHORT_SUM_TOLERANCE: f32 = 1e-5;
+
+type Op = fn(&DeviceBlock, Tensor<2>, Aggregation) -> Tensor<2>;
+
+/// Calls `check` with each combination.
+fn for_each(check: impl Fn(Reduce, bool, OwnRow)) {
+    for reduce in [Reduce::Sum, Reduce::Mean, Reduce::Max] {
+        for own in [OwnRow::Excluded, OwnRow::Concatenated, OwnRow::Scaled(-0.75)] {
+            for is_weighted in [false, true] {
+                check(reduce, is_weighted, own);
+            }
+        }
+    }
+}
+
+/// Weights of both signs, so that a maximum of weighted rows is another one.
+fn weights(block: &DeviceBlock) -> Tensor<1> {
+    ramp([block.n_edges()], &device().autodiff())
+}
+
+/// The result, the gradient of the rows, and the gradient of the weights if there are some.
+fn run(op: Op, host: &Block, width: usize, reduce: Reduce, is_weighted: bool, own: OwnRow) -> Vec<Vec<f32>> {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(host, &device);
+    let x = ramp([block.n_src(), width], &device).require_grad();
+    let weights = is_weighted.then(|| weights(&block).require_grad());
+    let result = op(&block, x.clone(), Aggregation { reduce, weights: weights.clone(), own });
+    let factors = ramp(result.dims(), &device);
+    let grads = (result.clone() * factors).sum().backward();
+    let mut all = vec![values(result), values(x.grad(&grads).expect("the rows should have a gradient"))];
+    all.extend(weights.map(|weights| values(weights.grad(&grads).expect("weights should have a gradient"))));
+    all
+}
+
+fn check(host: &Block, width: usize, tolerance: f32) {
+    for_each(|reduce, is_weighted, own| {
+        println!("{reduce:?}, weights {is_weighted}, own row {own:?}, width {width}");
+        let got = run(ops::aggregate, host, width, reduce, is_weighted, own);
+        let expected = run(reference::aggregate, host, width, reduce, is_weighted, own);
+        for (got, expected) in got.iter().zip(&expected) {
+            check_close(got, expected, tolerance);
+        }
+    });
+}
+
+#[test]
+fn every_combination_equals_the_reference() {
+    for width in [1, 3, 16, 130] {
+        check(&six_nodes(), width, SHORT_SUM_TOLERANCE);
+    }
+    check(&with_hub(), 5, SUM_TOLERANCE);
+}
+
+#[test]
+fn every_combination_works_without_edges() {
+    check(&block(4, &[vec![], vec![]]), 3, 0.0);
+}
+
+#[test]
+fn gradients_of_every_combination_are_those_of_finite_differences() {
+    let device = device();
+    let block = DeviceBlock::upload(&six_nodes(), &device.clone().autodiff());
+    for_each(|reduce, is_weighted, own| {
+        println!("{reduce:?}, weights {is_weighted}, own row {own:?}");
+        let with = |weights| Aggregation { reduce, weights, own };
+        let fixed = is_weighted.then(|| weights(&block));
+        check_gradient(ramp([6, 3], &device), |x| ops::aggregate(&block, x, with(fixed.clone())));
+        if is_weighted {
+            let x = ramp([6, 3], &device);
+            let of_weights = |weights| ops::aggregate(&block, x.clone(), with(Some(weights)));
+            check_gradient(ramp([block.n_edges()], &device), of_weights);
+        }
+    });
+}
+
+/// Forward, the gradient of the rows, and that of the weights if there are some.
+#[test]
+fn only_maxima_of_weighted_rows_run_the_reference() {
+    for_each(|reduce, is_weighted, own| {
+        let launches = launches_of(|| drop(run(ops::aggregate, &six_nodes(), 3, reduce, is_weighted, own)));
+        let n_ops = if is_weighted { 3 } else { 2 };
+        let expected = match (reduce, is_weighted) {
+            (Reduce::Max, true) => Launches { direct: 0, reference: n_ops },
+            _ => Launches { direct: n_ops, reference: 0 },
+        };
+        assert_eq!(launches, expected, "{reduce:?}, weights {is_weighted}, own row {own:?}");
+    });
+}
