@@ -43,3 +43,8 @@ pub use device::read::read_f32;
 pub use sampling::graph::DeviceGraph;
 pub use sampling::plan::DeviceRule;
 pub use sampling::sampler::{DeviceSampled, DeviceSampler};
+
+/// The example of the README, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

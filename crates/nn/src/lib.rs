@@ -48,3 +48,8 @@ pub use weights::{Exchange, Naming, load_safetensors, to_safetensors};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The example of the README, compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
