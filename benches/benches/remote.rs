@@ -15,7 +15,7 @@ use kiln_partition::{
 };
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, ServeConfig, Server};
 use kiln_rpc::Token;
-use kiln_sample::{BlockSampler, Scratch, Seeds};
+use kiln_sample::{FrontierSampler, Scratch, Seeds};
 
 /// Batches that a bench goes round.
 const N_BATCHES: usize = 4;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use kiln_benches::{BATCH_SIZE, Endless, Input, Result, Stage, Work, inputs, n_threads};
 use kiln_graph::Block;
 use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, SeedBatch, StageTimes};
-use kiln_sample::{BlockSampler, FullNeighbors, NeighborSampler, Sampled, Scratch};
+use kiln_sample::{FrontierSampler, NeighborSampler, Rule, Sampled, Scratch};
 
 /// Batches that a bench goes round: their lines together are more than most caches hold.
 const N_BATCHES: usize = 16;
@@ -21,13 +21,17 @@ fn main() -> Result {
     for input in inputs()? {
         let graph = &input.dataset.graph;
         let fanouts = input.fanouts_name();
-        let replacement = NeighborSampler::with_replacement(Arc::clone(graph), input.fanouts.clone());
+        let replacement = NeighborSampler::with_rule(
+            Arc::clone(graph),
+            input.fanouts.clone(),
+            Rule::UniformWithReplacement,
+        );
         bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), work)?;
         bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, work)?;
         // Whole neighbourhoods are read in order.
         let without_ceiling =
             |input: &Input, sampled: &[Sampled], threads| work(input, sampled, threads).lines(0, 0);
-        bench(&mut stage, "full-1", &input, &FullNeighbors::new(Arc::clone(graph), 1), without_ceiling)?;
+        bench(&mut stage, "full-1", &input, &NeighborSampler::full(Arc::clone(graph), 1), without_ceiling)?;
         bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
     }
     stage.finish();
@@ -38,7 +42,7 @@ fn bench(
     stage: &mut Stage,
     variant: &str,
     input: &Input,
-    sampler: &impl BlockSampler,
+    sampler: &impl FrontierSampler,
     work: impl Fn(&Input, &[Sampled], usize) -> Work,
 ) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());

@@ -12,7 +12,7 @@ use kiln_dist::Solo;
 use kiln_graph::gcn_norm;
 use kiln_loader::{Fetch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};
-use kiln_sample::{Fanout, NeighborSampler, RngKey, UniformWithLoop};
+use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, RngKey, Rule, SamplerConfig};
 use kiln_train::{
     EpochSoFar, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task, Trainer,
 };
@@ -67,8 +67,8 @@ fn steps<T: Task, F: Fetch<Batch = T::Batch>>(
 fn gcn(stage: &mut Stage) -> Result {
     let (data, device) = (fake()?, Device::flex());
     let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
-    let sampler =
-        NeighborSampler::with_rule(graph, [Fanout::UpTo(50); 2], UniformWithLoop).estimate_sums()?;
+    let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformWithLoop);
+    let sampler = NeighborSampler::with_config(graph, config.with_weights(EdgeWeights::Unbiased))?;
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone()).for_training();
     let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
     let mut batches =

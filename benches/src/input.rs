@@ -6,7 +6,7 @@ use kiln_data::{Dataset, debian_packages, npy, synthetic};
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch};
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Sampled, Scratch};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Sampled, Scratch};
 
 use crate::Result;
 

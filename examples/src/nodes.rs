@@ -9,7 +9,7 @@ use kiln_dist::Communicator;
 use kiln_graph::NodeId;
 use kiln_loader::{Fetch, ItemSampler, Loader, NodeFetch};
 use kiln_nn::LayerWise;
-use kiln_sample::BlockSampler;
+use kiln_sample::FrontierSampler;
 use kiln_train::{
     DeviceNodeFetch, NodeClassification, NodeInput, TEST, ToDevice, Trainer, Upload, VALIDATION,
 };
@@ -24,7 +24,7 @@ pub struct NodeProgram<'a> {
     /// What it learns from.
     pub data: &'a Dataset,
     /// Makes the blocks on the processor.
-    pub sampler: Arc<dyn BlockSampler>,
+    pub sampler: Arc<dyn FrontierSampler>,
     /// Where batches are made.
     pub placement: Placement,
     /// Judges the model.

@@ -10,7 +10,7 @@ use kiln_data::Dataset;
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, HitRate};
 use kiln_loader::{ItemSampler, Pass};
-use kiln_sample::{BlockSampler, input_counts};
+use kiln_sample::{FrontierSampler, input_counts};
 
 use crate::run::RunArgs;
 use crate::say;
@@ -98,7 +98,7 @@ impl PlacementArgs {
         run: &RunArgs,
         data: &Dataset,
         graph: Arc<Csc>,
-        sampler: &dyn BlockSampler,
+        sampler: &dyn FrontierSampler,
         to_device: impl Fn(DeviceGraph) -> kiln_sample::Result<DeviceSampler>,
     ) -> anyhow::Result<Placement> {
         let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();
@@ -140,7 +140,7 @@ impl PlacementArgs {
         run: &RunArgs,
         data: &Dataset,
         graph: &Csc,
-        sampler: &dyn BlockSampler,
+        sampler: &dyn FrontierSampler,
     ) -> anyhow::Result<Vec<u32>> {
         if self.hot_by != Some(HotBy::Presampling) {
             return Ok(graph.out_degrees());

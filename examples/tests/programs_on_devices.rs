@@ -16,7 +16,7 @@ use kiln_kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
 use kiln_partition::{Part, part_folder};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_rpc::Token;
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds, UniformWithLoop};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
 use serde_json::Value;
 
 /// Losses after a few steps: sums in other orders, rounded otherwise, and what a step makes of that.
@@ -270,12 +270,13 @@ fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     let graph = RemoteGraph::connect(ConnectConfig { own: Some(own.clone()), ..config }).unwrap();
     let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node().unwrap()));
     let fanouts = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(5)];
-    let whole = NeighborSampler::with_rule(whole.graph, fanouts, UniformWithLoop);
+    let config = SamplerConfig::new(fanouts).with_rule(Rule::UniformWithLoop);
+    let whole = NeighborSampler::with_config(whole.graph, config.clone()).unwrap();
     let seeds = Seeds::nodes((0..90).map(|seed| NodeId(seed * 5)).collect());
     let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
     for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::staged(by_node, &device)] {
-        let own = DeviceSampler::with_rule(on_device.unwrap(), fanouts, UniformWithLoop);
-        let sampler = RemoteSampler::with_named_rule(graph.clone(), fanouts, "uniform-with-loop").unwrap();
+        let own = DeviceSampler::with_config(on_device.unwrap(), config.clone()).unwrap();
+        let sampler = RemoteSampler::with_config(graph.clone(), config.clone()).unwrap();
         let sampler = sampler.with_own(own).unwrap();
         let got = sampler.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
         assert!(got == expected);

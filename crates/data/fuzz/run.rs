@@ -5,7 +5,9 @@ mod targets;
 
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{
+    EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
+};
 
 /// Runs the target of this name on one input.
 ///
@@ -19,12 +21,10 @@ pub fn run(name: &str, input: &[u8]) {
 
 /// A damaged graph gives an error where the sampler meets the damage; it must not panic.
 fn sample(data: &Dataset) {
-    let fanouts = [Fanout::UpTo(3), Fanout::All];
-    let sampler = NeighborSampler::new(data.graph.clone(), fanouts);
-    let sampler = match data.graph.weights() {
-        Some(_) => sampler.estimate_sums().expect("a graph with weights should have weights"),
-        None => sampler,
-    };
+    let weights = data.graph.weights().map_or(EdgeWeights::None, |_| EdgeWeights::Unbiased);
+    let config = SamplerConfig::new([Fanout::UpTo(3), Fanout::All]).with_weights(weights);
+    let sampler = NeighborSampler::with_config(data.graph.clone(), config)
+        .expect("a graph with weights should have weights");
     let seeds: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
     match sampler.sample_blocks(&Seeds::nodes(seeds), RngKey::new(0), &mut Scratch::default()) {
         Ok(sampled) => assert_eq!(sampled.blocks.len(), 2),

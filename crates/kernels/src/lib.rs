@@ -51,5 +51,5 @@ pub use features::{DeviceFeatures, HitRate};
 pub use graph::DeviceGraph;
 pub use graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
 pub use host::read_f32;
-pub use sampler::{DeviceRule, DeviceSampled, DeviceSampler};
+pub use sampler::{DeviceSampled, DeviceSampler};
 pub use upload::UploadError;

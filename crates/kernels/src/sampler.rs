@@ -3,77 +3,22 @@ use std::sync::Arc;
 
 use burn::tensor::{DType, Int, Tensor};
 use bytemuck::cast_vec;
-use kiln_graph::{Csc, LocalId, NodeId};
+use kiln_graph::{LocalId, NodeId};
 use kiln_sample::{
-    BlockSampler, Error, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, Neighbors, NodeKey,
-    PickRule, Picks, Result, RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop,
-    UniformWithReplacement,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey, Rule,
+    Sampled, SamplerConfig, Scratch, Seeds,
 };
 
 use crate::block::upload;
 #[cfg(feature = "cube")]
-use crate::cube::{HopError, Staged, StagedError, check_plan};
+use crate::cube::{HopError, Staged, StagedError, check_fanout};
 #[cfg(feature = "cube")]
 use crate::device::in_loading_queue;
 use crate::graph::Place;
 use crate::{DeviceBlock, DeviceGraph};
 
-/// The rules that devices have: those of `kiln_sample` by the same names. A rule of one's own runs on the host
-/// ([`NeighborSampler::with_rule`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(clippy::enum_variant_names, reason = "they are called so")]
-#[non_exhaustive]
-pub enum DeviceRule {
-    /// [`Uniform`].
-    Uniform,
-    /// [`UniformWithReplacement`].
-    UniformWithReplacement,
-    /// [`UniformWithLoop`].
-    UniformWithLoop,
-}
-
-impl From<Uniform> for DeviceRule {
-    fn from(_: Uniform) -> Self {
-        Self::Uniform
-    }
-}
-
-impl From<UniformWithReplacement> for DeviceRule {
-    fn from(_: UniformWithReplacement) -> Self {
-        Self::UniformWithReplacement
-    }
-}
-
-impl From<UniformWithLoop> for DeviceRule {
-    fn from(_: UniformWithLoop) -> Self {
-        Self::UniformWithLoop
-    }
-}
-
-impl PickRule for DeviceRule {
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        match self {
-            Self::Uniform => Uniform.pick(neighbors, key, fanout, picks),
-            Self::UniformWithReplacement => UniformWithReplacement.pick(neighbors, key, fanout, picks),
-            Self::UniformWithLoop => UniformWithLoop.pick(neighbors, key, fanout, picks),
-        }
-    }
-
-    fn keeps_self_loops(&self) -> bool {
-        *self == Self::UniformWithLoop
-    }
-}
-
-/// What a sampler's blocks carry for each edge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EdgeWeights {
-    None,
-    Stored,
-    Scaled,
-}
-
 /// Samples neighbourhoods where the graph is: the same fanouts and keys as a [`NeighborSampler`] give the same blocks, bit
-/// for bit in their ids, on any device. (Weights that are scaled are rounded by the device's division.)
+/// for bit in their ids, on any device. ([`EdgeWeights::Unbiased`] is rounded by the device's division.)
 ///
 /// Of a graph in the device's memory nothing comes back to the host, which waits for the device once a hop, for the
 /// numbers of edges and of sources; twice where a hop might have more than 4 million edges. Of one that is staged
@@ -102,9 +47,7 @@ pub(crate) enum EdgeWeights {
 #[derive(Debug, Clone)]
 pub struct DeviceSampler {
     graph: DeviceGraph,
-    fanouts: Vec<Fanout>,
-    rule: DeviceRule,
-    weights: EdgeWeights,
+    config: SamplerConfig,
 }
 
 /// The blocks of one batch, on a device.
@@ -119,73 +62,28 @@ pub struct DeviceSampled {
     pub input_nodes: Tensor<1, Int>,
 }
 
-/// One hop, as a device is asked for it.
-#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "only devices read it"))]
-pub(crate) struct HopPlan {
-    pub(crate) fanout: Fanout,
-    pub(crate) rule: DeviceRule,
-    pub(crate) weights: EdgeWeights,
-    /// The step's key with the layer folded in.
-    pub(crate) key: RngKey,
-}
-
-impl HopPlan {
-    /// The hop of destinations that have no edge.
-    #[cfg(feature = "cube")]
-    pub(crate) fn without_edges(&self, n_dst: usize) -> Frontier {
-        let weights = (self.weights != EdgeWeights::None).then(Vec::new);
-        Frontier { indptr: vec![0; n_dst + 1], weights, ..Frontier::default() }
-    }
-
-    /// The fanout as a number.
-    #[cfg(feature = "cube")]
-    pub(crate) fn limit(&self) -> u32 {
-        match self.fanout {
-            Fanout::All => u32::MAX,
-            Fanout::UpTo(fanout) => fanout,
-        }
-    }
-}
-
 impl DeviceSampler {
     /// A sampler without replacement: a destination with no more neighbours than its fanout gets all. `fanouts[i]`
     /// belongs to layer `i`, input layer first.
-    pub fn new(graph: DeviceGraph, fanouts: impl Into<Vec<Fanout>>) -> Self {
-        Self::with_rule(graph, fanouts, Uniform)
+    pub fn new(graph: DeviceGraph, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
+        Self { graph, config: SamplerConfig::new(fanouts) }
     }
 
-    /// A sampler by one of `kiln_sample`'s rules, such as [`UniformWithLoop`].
-    pub fn with_rule(
-        graph: DeviceGraph,
-        fanouts: impl Into<Vec<Fanout>>,
-        rule: impl Into<DeviceRule>,
-    ) -> Self {
-        Self { graph, fanouts: fanouts.into(), rule: rule.into(), weights: EdgeWeights::None }
-    }
-
-    /// The same sampler, whose blocks carry the graph's edge weights.
+    /// A sampler with this configuration.
     ///
     /// # Errors
-    /// [`Error::NoWeights`] when the graph has none.
-    pub fn carry_weights(self) -> Result<Self> {
-        self.with_edge_weights(EdgeWeights::Stored)
-    }
-
-    /// The same sampler, whose blocks carry weights as by [`NeighborSampler::estimate_sums`].
-    ///
-    /// # Errors
-    /// [`Error::NoWeights`] when the graph has none.
-    pub fn estimate_sums(self) -> Result<Self> {
-        self.with_edge_weights(EdgeWeights::Scaled)
-    }
-
-    fn with_edge_weights(self, weights: EdgeWeights) -> Result<Self> {
-        if self.graph.has_weights() { Ok(Self { weights, ..self }) } else { Err(Error::NoWeights) }
-    }
-
-    /// Number of layers, one block each.
-    pub fn n_layers(&self) -> usize {
-        self.fanouts.len()
+    /// [`Error::NoWeights`] when edges are to carry weights and the graph has none; on other devices than the processor
+    /// [`Error::CustomRule`] for a rule that is not built in, which runs on the host
+    /// ([`NeighborSampler::with_config`]).
+    pub fn with_config(graph: DeviceGraph, config: SamplerConfig) -> Result<Self> {
+        if config.weights != EdgeWeights::None && !graph.has_weights() {
+            return Err(Error::NoWeights);
+        }
+        let is_host = matches!(graph.place, Place::Host(_));
+        if matches!(config.rule, Rule::Custom { .. }) && !is_host {
+            return Err(Error::CustomRule);
+        }
+        Ok(Self { graph, config })
     }
 
     /// The graph.
@@ -197,7 +95,7 @@ impl DeviceSampler {
     /// host puts blocks together: on the processor, and of a graph that is staged.
     ///
     /// # Errors
-    /// As [`BlockSampler::sample_blocks`]; on other devices than the processor also [`Error::FanoutTooLarge`], and of a
+    /// As [`FrontierSampler::sample_blocks`]; on other devices than the processor also [`Error::FanoutTooLarge`], and of a
     /// graph that is staged an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`].
     ///
     /// # Panics
@@ -212,7 +110,7 @@ impl DeviceSampler {
 
     /// Blocks that are put together by the host.
     fn through_host(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampled> {
-        let Sampled { blocks, seed_rows } = BlockSampler::sample_blocks(self, seeds, key, scratch)?;
+        let Sampled { blocks, seed_rows } = FrontierSampler::sample_blocks(self, seeds, key, scratch)?;
         let device = &self.graph.device;
         let blocks: Vec<_> = blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
         let input_nodes = match blocks.first() {
@@ -226,12 +124,12 @@ impl DeviceSampler {
     fn on_device(&self, graph: &crate::cube::Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampled> {
         let (distinct, seed_rows) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
-        let mut blocks = Vec::with_capacity(self.fanouts.len());
-        for layer in (0..self.fanouts.len()).rev() {
-            let key = key.fold(kiln_sample::Domain::Layer, layer as u64);
-            let plan = self.plan(Hop { layer, key });
+        let SamplerConfig { fanouts, rule, weights } = &self.config;
+        let mut blocks = Vec::with_capacity(fanouts.len());
+        for (layer, &fanout) in fanouts.iter().enumerate().rev() {
+            let request = HopRequest::new(key, layer, fanout, *weights);
             let arrays = graph
-                .sample_hop(&crate::cube::Graph::hop_of(nodes), &plan)
+                .sample_hop(&crate::cube::Graph::hop_of(nodes), request, rule)
                 .map_err(|error| of_layer(error, layer))?;
             nodes = arrays.srcs.clone();
             blocks.push(DeviceBlock::of_arrays(arrays));
@@ -239,31 +137,19 @@ impl DeviceSampler {
         blocks.reverse();
         Ok(DeviceSampled { blocks, seed_rows, input_nodes: crate::cube::int_tensor(nodes) })
     }
-
-    #[cfg(feature = "cube")]
-    fn plan(&self, hop: Hop) -> HopPlan {
-        let (fanout, rule, weights) = (self.fanouts[hop.layer], self.rule, self.weights);
-        HopPlan { fanout, rule, weights, key: hop.key }
-    }
-
-    fn host_sampler(&self, graph: &Arc<Csc>) -> Result<NeighborSampler<DeviceRule>> {
-        let sampler = NeighborSampler::with_rule(Arc::clone(graph), self.fanouts.clone(), self.rule);
-        match self.weights {
-            EdgeWeights::None => Ok(sampler),
-            EdgeWeights::Stored => sampler.carry_weights(),
-            EdgeWeights::Scaled => sampler.estimate_sums(),
-        }
-    }
 }
 
-/// Hops whose edges come back to the host, where somebody else makes blocks of them, of a graph in parts say. As
-/// [`BlockSampler`] it gives the host's blocks.
+/// Hops whose edges come back to the host, which makes blocks of them, for example of a partitioned graph.
 ///
 /// The host waits for the device once more than for a block that stays there, and where lists are staged for each of the
 /// arrays that are copied. That is done in the queue of [`load_on`](crate::load_on), whatever thread asks.
 impl FrontierSampler for DeviceSampler {
-    fn n_layers(&self) -> usize {
-        self.fanouts.len()
+    fn fanouts(&self) -> &[Fanout] {
+        &self.config.fanouts
+    }
+
+    fn weights(&self) -> EdgeWeights {
+        self.config.weights
     }
 
     fn n_nodes(&self) -> usize {
@@ -282,13 +168,17 @@ impl FrontierSampler for DeviceSampler {
 
     fn sample_frontier(
         &self,
-        hop: Hop,
+        request: HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
+        if request.weights != EdgeWeights::None && !self.graph.has_weights() {
+            return Err(Error::NoWeights);
+        }
         match &self.graph.place {
-            Place::Host(graph) => self.host_sampler(graph)?.sample_frontier(hop, dsts, scratch, out),
+            Place::Host(graph) => NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?
+                .sample_frontier(request, dsts, scratch, out),
             #[cfg(feature = "cube")]
             Place::Cube(graph) => {
                 let n_nodes = self.graph.n_nodes();
@@ -297,18 +187,17 @@ impl FrontierSampler for DeviceSampler {
                 }
                 let read = in_loading_queue(|| {
                     let nodes = crate::cube::Graph::hop_of(graph.upload_nodes(dsts));
-                    graph.read_hop(&nodes, &self.plan(hop), out)
+                    graph.read_hop(&nodes, request, &self.config.rule, out)
                 });
-                read.map_err(|error| of_layer(error, hop.layer))
+                read.map_err(|error| of_layer(error, request.layer))
             }
             #[cfg(feature = "cube")]
             Place::Staged(graph, anchor) => {
-                let plan = self.plan(hop);
-                check_plan(&plan).map_err(|error| of_layer(error, hop.layer))?;
-                let staged = Staged::new(graph, dsts, self.weights != EdgeWeights::None)?;
-                let read = in_loading_queue(|| staged.read_hop(anchor, &plan, out));
+                check_fanout(request.fanout).map_err(|error| of_layer(error, request.layer))?;
+                let staged = Staged::new(graph, dsts, request.weights)?;
+                let read = in_loading_queue(|| staged.read_hop(anchor, request, &self.config.rule, out));
                 read.map_err(|error| match error {
-                    StagedError::Hop(error) => of_layer(error, hop.layer),
+                    StagedError::Hop(error) => of_layer(error, request.layer),
                     StagedError::Upload(error) => Error::Elsewhere(Box::new(error)),
                 })
             }

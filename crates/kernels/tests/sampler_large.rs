@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kiln_graph::{Csc, Mapping, NodeId};
 use kiln_kernels::testing::{device, read_block};
 use kiln_kernels::{DeviceGraph, DeviceSampler};
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 
 const N_NODES: u64 = 2000;
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::{Block, LocalId};
-use kiln_sample::{BlockSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::{FetchError, SeedBatch, StageTimes};
 
@@ -45,7 +45,7 @@ pub struct NodeFetch<S: ?Sized, F: ?Sized> {
     transposes: bool,
 }
 
-impl<S: BlockSampler + ?Sized, F: FeatureSource + ?Sized> NodeFetch<S, F> {
+impl<S: FrontierSampler + ?Sized, F: FeatureSource + ?Sized> NodeFetch<S, F> {
     /// Batches from these parts, which are shared with the caller.
     pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
         Self { sampler, features, labels, transposes: false }
@@ -105,7 +105,7 @@ impl MiniBatch {
 
 impl<S, F> Fetch for NodeFetch<S, F>
 where
-    S: BlockSampler + ?Sized + 'static,
+    S: FrontierSampler + ?Sized + 'static,
     F: FeatureSource + ?Sized + 'static,
 {
     type Batch = MiniBatch;

@@ -44,7 +44,7 @@ impl GcnConfig {
 /// after each but the last, and dropout of the input features, as in the authors' code.
 ///
 /// Blocks carry the weights of `kiln_graph::gcn_norm`. With sampled neighbours and
-/// [`estimate_sums`](kiln_sample::NeighborSampler::estimate_sums) each layer is an unbiased estimate of
+/// [`EdgeWeights::Unbiased`](kiln_sample::EdgeWeights::Unbiased) each layer is an unbiased estimate of
 /// the layer over whole neighbourhoods, given its input.
 ///
 /// The dropout mask of a row belongs to its node's global id, the layer and the key of the step, so that

@@ -38,7 +38,7 @@ impl GcnConvConfig {
 /// With the weights `w` of `kiln_graph::gcn_norm` this is equation 2 of
 /// Kipf and Welling 2017 before the nonlinearity. The layer itself knows no degrees: it takes the
 /// weights of the block's edges as they are. On blocks of
-/// [`NeighborSampler::estimate_sums`](kiln_sample::NeighborSampler::estimate_sums) the sum is an unbiased
+/// [`EdgeWeights::Unbiased`](kiln_sample::EdgeWeights::Unbiased) the sum is an unbiased
 /// estimate of the whole neighbourhood's, with the degrees of the whole graph; PyG's `GCNConv` on a
 /// sampled subgraph normalises by the degrees within the subgraph instead, which estimates another
 /// function.
@@ -64,8 +64,8 @@ impl GcnConv {
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         let Some(weights) = block.weights() else {
             panic!(
-                "a GCN needs the weights of kiln_graph::gcn_norm: sample with FullNeighbors::carry_weights \
-                 or NeighborSampler::estimate_sums"
+                "a GCN needs the weights of kiln_graph::gcn_norm: sample all neighbours with \
+                 EdgeWeights::Stored, or some with EdgeWeights::Unbiased"
             );
         };
         let bias: Tensor<2> = self.bias.val().unsqueeze();

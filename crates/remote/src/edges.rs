@@ -2,9 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_graph::{Buf, Csc, EdgeId, NodeId};
-use kiln_sample::{Fanout, Frontier, Hop, NeighborSampler, PickRule, RngKey, Scratch, in_edges};
-
-use crate::rules::{Make, Rule};
+use kiln_sample::{Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edges};
 
 /// All in-edges of some nodes of a graph: those of a part, or lists that were fetched.
 #[derive(Debug, Clone)]
@@ -17,34 +15,19 @@ pub(crate) struct Edges {
     pub(crate) first_edges: Buf<u64>,
 }
 
-/// What is drawn in a hop, apart from the rule.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Draw {
-    /// The hop's.
-    pub(crate) key: RngKey,
-    pub(crate) fanout: Fanout,
-    pub(crate) weights: EdgeWeights,
-}
-
-/// What edges carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EdgeWeights {
-    None,
-    Stored,
-    Scaled,
-}
-
 impl Edges {
     /// Picks edges of these rows, as a sampler of the whole graph does: sources and edges have the whole graph's ids.
     pub(crate) fn sample(
         &self,
         rows: &[NodeId],
         rule: &Rule,
-        draw: Draw,
+        request: HopRequest,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        rule.fill(HopOf { edges: self, draw }, Hop { layer: 0, key: draw.key }, rows, scratch, out)?;
+        NeighborSampler::with_rule(Arc::clone(&self.graph), [request.fanout], rule.clone())
+            .with_global_ids(self.nodes.clone())
+            .sample_frontier(request, rows, scratch, out)?;
         self.number(rows, out);
         Ok(())
     }
@@ -75,7 +58,7 @@ impl Edges {
             let is_whole = match (fanout, rule) {
                 (Fanout::All, _) => ids.len() == edges.len(),
                 // A user's rule may leave out what it likes.
-                (_, Rule::Users(_)) => true,
+                (_, Rule::Custom { .. }) => true,
                 (Fanout::UpTo(fanout), _) => edges.len().min(fanout as usize) <= ids.len(),
             };
             if !is_whole || !ids.iter().all(|edge| edges.contains(&edge.index())) {
@@ -92,24 +75,6 @@ impl Edges {
             let picked = out.indptr[dst] as usize..out.indptr[dst + 1] as usize;
             let (first, first_here) = (self.first_edges[row.index()], indptr[row.index()]);
             out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
-        }
-    }
-}
-
-struct HopOf<'a> {
-    edges: &'a Edges,
-    draw: Draw,
-}
-
-impl Make for HopOf<'_> {
-    fn sampler<R: PickRule>(&self, rule: R) -> kiln_sample::Result<NeighborSampler<R>> {
-        let Edges { graph, nodes, .. } = self.edges;
-        let sampler =
-            NeighborSampler::with_rule(Arc::clone(graph), [self.draw.fanout], rule).named(nodes.clone());
-        match self.draw.weights {
-            EdgeWeights::None => Ok(sampler),
-            EdgeWeights::Stored => sampler.carry_weights(),
-            EdgeWeights::Scaled => sampler.estimate_sums(),
         }
     }
 }

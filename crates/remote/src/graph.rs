@@ -4,6 +4,7 @@ use kiln_feature::{Labels, RowType};
 use kiln_graph::{Buf, NodeId};
 use kiln_partition::{Part, PartitionBook};
 use kiln_rpc::Door;
+use kiln_sample::Rule;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -41,7 +42,7 @@ pub struct RemoteGraph {
     split: [Buf<NodeId>; 3],
     told: Opened,
     row_type: RowType,
-    pub(crate) rules: Rules,
+    rules: Rules,
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
     n_permits: usize,
@@ -195,6 +196,15 @@ impl RemoteGraph {
     /// The part that lies here.
     pub fn part(&self) -> Option<&Arc<Part>> {
         self.own().map(|held| &held.part)
+    }
+
+    /// The sampling rule that this process knows by this name: a built-in one, or one that was registered
+    /// ([`Rules::register`]).
+    ///
+    /// # Errors
+    /// [`Error::BadRule`] where there is none.
+    pub fn rule(&self, name: &str) -> Result<Rule> {
+        self.rules.get(name).cloned()
     }
 
     pub(crate) fn has_weights(&self) -> bool {

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
-use kiln_sample::{Frontier, Scratch};
+use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
-use crate::edges::{Draw, Edges};
+use crate::edges::Edges;
 use crate::proto::Opened;
 use crate::{Error, Result, Rules};
 
@@ -36,12 +36,12 @@ impl Held {
     pub(crate) fn sample(
         &self,
         rows: &[NodeId],
-        rule: &str,
-        draw: Draw,
+        rule: &Rule,
+        request: HopRequest,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        Ok(self.edges.sample(rows, self.rules.get(rule)?, draw, scratch, out)?)
+        Ok(self.edges.sample(rows, rule, request, scratch, out)?)
     }
 
     /// Rows of features.

@@ -1,13 +1,11 @@
 use std::ops::Range;
 
 use kiln_graph::NodeId;
-use kiln_sample::{Fanout, Frontier, Scratch};
+use kiln_sample::{Fanout, Frontier, HopRequest, Rule, Scratch};
 
 use crate::Result;
-use crate::edges::Draw;
 use crate::held::Held;
 use crate::respond::ResponseSender;
-use crate::rules::WITH_REPLACEMENT;
 use crate::wire::{SampledRange, chunks};
 
 /// The most rows that are sampled before the server looks whether its client is still connected.
@@ -29,19 +27,19 @@ const ROW_BYTES: usize = 4 + 12;
 pub(crate) fn send_samples(
     held: &Held,
     rows: &[NodeId],
-    rule: &str,
-    draw: Draw,
+    rule: &Rule,
+    request: HopRequest,
     response_bytes: usize,
     response: &ResponseSender,
 ) -> Result<()> {
     let (mut scratch, mut picked) = (Scratch::default(), Frontier::default());
-    for range in ranges(held, rows, rule, draw.fanout, response_bytes)? {
+    for range in ranges(held, rows, rule, request.fanout, response_bytes)? {
         let mut sampled = SampledRange::default();
         for group in rows[range].chunks(GROUP) {
             if !response.is_open() {
                 return Ok(());
             }
-            held.sample(group, rule, draw, &mut scratch, &mut picked)?;
+            held.sample(group, rule, request, &mut scratch, &mut picked)?;
             sampled.push(&held.edges, group, &picked);
             if response_bytes <= sampled.n_bytes() && !send(std::mem::take(&mut sampled), response) {
                 return Ok(());
@@ -68,7 +66,7 @@ fn send(sampled: SampledRange, response: &ResponseSender) -> bool {
 fn ranges(
     held: &Held,
     rows: &[NodeId],
-    rule: &str,
+    rule: &Rule,
     fanout: Fanout,
     most_bytes: usize,
 ) -> Result<Vec<Range<usize>>> {
@@ -83,7 +81,7 @@ fn ranges(
         let n_edges = match fanout {
             Fanout::All => edges.len(),
             Fanout::UpTo(_) if edges.is_empty() => 0,
-            Fanout::UpTo(fanout) if rule == WITH_REPLACEMENT => fanout as usize,
+            Fanout::UpTo(fanout) if matches!(rule, Rule::UniformWithReplacement) => fanout as usize,
             Fanout::UpTo(fanout) => edges.len().min(fanout as usize),
         };
         n_bytes = n_bytes.saturating_add(row_bytes(n_edges));
@@ -111,7 +109,7 @@ mod tests {
         let rows: Vec<NodeId> = (0..10).map(NodeId).collect();
         let degree = held.edges.ranges(&rows[..1]).unwrap()[0].len();
         let row_bytes = row_bytes(degree);
-        let of = |fanout, most_bytes| ranges(&held, &rows, "uniform", fanout, most_bytes).unwrap();
+        let of = |fanout, most_bytes| ranges(&held, &rows, &Rule::Uniform, fanout, most_bytes).unwrap();
         assert_eq!(of(Fanout::All, 10 * row_bytes), std::slice::from_ref(&(0..10)));
         assert_eq!(of(Fanout::All, 10 * row_bytes - 1), [0..9, 9..10]);
         assert_eq!(of(Fanout::All, 4 * row_bytes), [0..4, 4..8, 8..10]);
@@ -119,8 +117,9 @@ mod tests {
         assert_eq!(of(Fanout::All, 1).len(), 10);
         // A fanout above the degree counts as the degree.
         assert_eq!(of(Fanout::UpTo(1 << 30), 10 * row_bytes), std::slice::from_ref(&(0..10)));
-        let drawn = ranges(&held, &rows, WITH_REPLACEMENT, Fanout::UpTo(8), 5 * super::row_bytes(8));
+        let rule = Rule::UniformWithReplacement;
+        let drawn = ranges(&held, &rows, &rule, Fanout::UpTo(8), 5 * super::row_bytes(8));
         assert_eq!(drawn.unwrap(), [0..5, 5..10]);
-        assert!(ranges(&held, &[], "uniform", Fanout::All, 1).unwrap().is_empty());
+        assert!(ranges(&held, &[], &Rule::Uniform, Fanout::All, 1).unwrap().is_empty());
     }
 }

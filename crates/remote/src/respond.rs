@@ -137,7 +137,7 @@ impl ResponseSender {
 }
 
 /// The status of a request that would fail again.
-fn refusal(error: &Error) -> Status {
+pub(crate) fn refusal(error: &Error) -> Status {
     match error {
         Error::BadRule { reason } => Status::not_found(reason.clone()),
         other => Status::invalid_argument(kiln_dist::chain(other)),

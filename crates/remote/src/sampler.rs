@@ -2,14 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_graph::NodeId;
-use kiln_sample::{Fanout, Frontier, FrontierSampler, Hop, PickRule, Scratch};
+use kiln_sample::{EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, SamplerConfig, Scratch};
 
-use crate::edges::{Draw, EdgeWeights};
 use crate::graph::{Asking, Owner, RemoteGraph};
 use crate::held::Held;
 use crate::peer::{Peer, Question};
-use crate::proto::{ListRequest, SampleRequest, Weights};
-use crate::rules::{Rule, UsersRule};
+use crate::proto::ListRequest;
 use crate::traffic::count;
 use crate::wire::{self, bytes_of};
 use crate::{Error, MAX_DSTS, Result};
@@ -20,96 +18,43 @@ use crate::{Error, MAX_DSTS, Result};
 /// For each hop, each owner is asked once for all of its nodes (in several questions, where they are more than 16,384),
 /// all owners at once; nodes of the part that lies here are sampled meanwhile.
 ///
+/// Owners pick by the rules that they know by name: the built-in ones, and those that were registered on both sides
+/// ([`RemoteGraph::rule`]). Of a rule without a name, which only this process knows, owners send all edges of each node,
+/// of which this process picks: see [`RemoteSampler::warning`].
+///
 /// `fanouts[i]` belongs to layer `i`, input layer first, as everywhere in kiln.
 pub struct RemoteSampler {
     graph: Arc<RemoteGraph>,
-    fanouts: Vec<Fanout>,
-    rule: Where,
-    weights: EdgeWeights,
-    /// Samples the nodes that lie here in the place of the processor.
+    config: SamplerConfig,
+    /// Samples the local nodes in the place of the processor.
     own: Option<Box<dyn FrontierSampler>>,
 }
 
-/// Where edges are picked.
-enum Where {
-    /// By their owners.
-    There(String),
-    /// Here, of all edges.
-    Here(Rule),
-}
-
 impl RemoteSampler {
-    /// Uniformly and without replacement.
-    pub fn new(graph: Arc<RemoteGraph>, fanouts: impl Into<Vec<Fanout>>) -> Self {
-        Self::by(graph, fanouts, Where::There("uniform".to_owned()))
+    /// A sampler without replacement: a destination with no more neighbours than its fanout gets all.
+    pub fn new(graph: Arc<RemoteGraph>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
+        Self { graph, config: SamplerConfig::new(fanouts), own: None }
     }
 
-    fn by(graph: Arc<RemoteGraph>, fanouts: impl Into<Vec<Fanout>>, rule: Where) -> Self {
-        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None, own: None }
-    }
-
-    /// By a rule that owners know: a built-in one, or one that was registered on both sides ([`Rules`](crate::Rules)).
+    /// A sampler with this configuration.
     ///
     /// # Errors
-    /// [`Error::BadRule`] where it is not known here, or to an owner.
-    pub fn with_named_rule(
-        graph: Arc<RemoteGraph>,
-        fanouts: impl Into<Vec<Fanout>>,
-        name: &str,
-    ) -> Result<Self> {
-        graph.rules.get(name)?;
-        for part in 0..graph.book().n_parts() {
-            if let Owner::There(peer) = graph.owner(part)
-                && !peer.knows(name)
-            {
-                let address = &peer.address;
-                let reason = format!(
-                    "the graph server {address} knows no rule `{name}`: register it there under the same name"
-                );
-                return Err(Error::BadRule { reason });
-            }
-        }
-        Ok(Self::by(graph, fanouts, Where::There(name.to_owned())))
-    }
-
-    /// By a rule that only this process knows. Owners then send all edges of each node, of which this process picks: see
-    /// [`RemoteSampler::warning`].
-    pub fn with_rule(
-        graph: Arc<RemoteGraph>,
-        fanouts: impl Into<Vec<Fanout>>,
-        rule: impl PickRule + 'static,
-    ) -> Self {
-        Self::by(graph, fanouts, Where::Here(Rule::Users(UsersRule(Arc::new(rule)))))
-    }
-
-    /// The same sampler, whose blocks carry the graph's edge weights.
-    ///
-    /// # Errors
-    /// [`kiln_sample::Error::NoWeights`].
-    pub fn carry_weights(self) -> Result<Self> {
-        self.with_weights(EdgeWeights::Stored)
-    }
-
-    /// The same sampler, whose blocks carry weights by which a destination's weighted sum estimates the sum over all its
-    /// edges: see [`NeighborSampler::estimate_sums`](kiln_sample::NeighborSampler::estimate_sums).
-    ///
-    /// # Errors
-    /// [`kiln_sample::Error::NoWeights`].
-    pub fn estimate_sums(self) -> Result<Self> {
-        self.with_weights(EdgeWeights::Scaled)
-    }
-
-    fn with_weights(self, weights: EdgeWeights) -> Result<Self> {
-        if !self.graph.has_weights() {
+    /// [`kiln_sample::Error::NoWeights`] when edges are to carry weights and the graph has none; [`Error::BadRule`] for
+    /// a rule with a name that an owner does not know.
+    pub fn with_config(graph: Arc<RemoteGraph>, config: SamplerConfig) -> Result<Self> {
+        if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(kiln_sample::Error::NoWeights.into());
         }
-        Ok(Self { weights, ..self })
+        if let Some(name) = config.rule.name() {
+            check_owners_know(&graph, name)?;
+        }
+        Ok(Self { graph, config, own: None })
     }
 
-    /// The same sampler, which has nodes of the part that lies here sampled by `own`: on a device, say. That is a sampler
-    /// of [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) by the same rule, of the same fanouts and with the
-    /// same weights, or else blocks are others than those of the whole graph. (Weights that are scaled are rounded by the
-    /// division of who scales them.)
+    /// The same sampler, which has nodes of the local part sampled by `own`, for example on a device. That is a sampler
+    /// of [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) by the same rule and with the same fanouts;
+    /// with another rule, blocks differ from those of the whole graph. ([`EdgeWeights::Unbiased`] is rounded by the
+    /// division of the sampler that computes it.)
     ///
     /// # Errors
     /// [`Error::BadSampler`] where no part lies here, or the sampler has another number of layers or of nodes.
@@ -118,8 +63,8 @@ impl RemoteSampler {
             let reason = "has nothing to sample: all parts lie with servers, which sample them".to_owned();
             return Err(Error::BadSampler { reason });
         }
-        let expected = (self.fanouts.len(), self.graph.n_nodes());
-        let found = (FrontierSampler::n_layers(&own), own.n_nodes());
+        let expected = (self.n_layers(), self.graph.n_nodes());
+        let found = (own.n_layers(), own.n_nodes());
         if found != expected {
             let reason = format!(
                 "has {} layers and {} nodes, expected {} and {}: give it the same fanouts, and Part::graph_by_node",
@@ -132,7 +77,9 @@ impl RemoteSampler {
 
     /// What a rule that only this process knows costs, for who started the program; nothing for others.
     pub fn warning(&self) -> Option<String> {
-        let Where::Here(_) = self.rule else { return None };
+        if self.config.rule.name().is_some() {
+            return None;
+        }
         let (n_nodes, n_edges) = (self.graph.n_nodes().max(1), self.graph.n_edges());
         Some(format!(
             "the rule is known to this process alone: of each node all edges travel, {:.1} on the mean, whatever the \
@@ -141,85 +88,75 @@ impl RemoteSampler {
         ))
     }
 
-    fn sample(&self, hop: Hop, dsts: &[NodeId], scratch: &mut Scratch, out: &mut Frontier) -> Result<()> {
-        let draw = Draw { key: hop.key, fanout: self.fanouts[hop.layer], weights: self.weights };
+    fn sample(
+        &self,
+        request: HopRequest,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
         let requests = Requests::of(&self.graph, dsts)?;
         let pieces = requests.there();
-        let asked = self.graph.ask(pieces.iter().map(|(peer, rows)| self.asking(peer, rows, draw)));
-        let own = self.sample_own(&requests, hop, draw, scratch)?;
+        let asked = self.graph.ask(pieces.iter().map(|(peer, rows)| self.asking(peer, rows, request)));
+        let own = self.sample_own(&requests, request, scratch)?;
         let answers = asked.collect(pieces.len())?;
         let counters = &self.graph.counters;
         count(&counters.own_dsts, own.n_dst());
         count(&counters.remote_dsts, dsts.len() - own.n_dst());
         let mut frontiers = Vec::with_capacity(pieces.len());
         for ((peer, rows), answer) in pieces.iter().zip(answers) {
-            frontiers.push(self.picked(peer, rows, &answer, draw, scratch)?);
+            frontiers.push(self.picked(peer, rows, &answer, request, scratch)?);
         }
-        requests.merge(&own, &frontiers, draw.weights != EdgeWeights::None, out);
+        requests.merge(&own, &frontiers, request.weights != EdgeWeights::None, out);
         let n_edges = out.srcs.len() as u64;
         match u32::try_from(n_edges) {
             Ok(_) => Ok(()),
-            Err(_) => Err(kiln_sample::Error::BlockTooLarge { layer: hop.layer, n_edges }.into()),
+            Err(_) => Err(kiln_sample::Error::BlockTooLarge { layer: request.layer, n_edges }.into()),
         }
     }
 
-    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, draw: Draw) -> Asking {
+    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, request: HopRequest) -> Asking {
         let mean = self.graph.n_edges() as usize / self.graph.n_nodes().max(1) + 1;
         let list = bytes_of(rows.rows.to_vec());
-        let (question, edges_per_dst) = match &self.rule {
-            Where::Here(_) => (Question::List(ListRequest { lease: 0, rows: list }), mean),
-            Where::There(rule) => {
-                let weights = match draw.weights {
-                    EdgeWeights::None => Weights::None,
-                    EdgeWeights::Stored => Weights::Stored,
-                    EdgeWeights::Scaled => Weights::Scaled,
+        let (question, edges_per_dst) = match self.config.rule.name() {
+            None => (Question::List(ListRequest { lease: 0, rows: list }), mean),
+            Some(rule) => {
+                let edges_per_dst = match request.fanout {
+                    Fanout::All => mean,
+                    Fanout::UpTo(fanout) => fanout as usize + 1,
                 };
-                let (fanout, edges) = match draw.fanout {
-                    Fanout::All => (None, mean),
-                    Fanout::UpTo(fanout) => (Some(fanout), fanout as usize + 1),
-                };
-                let (key, rule) = (draw.key.to_u64(), rule.clone());
-                let request =
-                    SampleRequest { lease: 0, rows: list, key, rule, fanout, weights: weights.into() };
-                (Question::Sample(request), edges)
+                (Question::Sample(wire::sample_request(request, rule, list)), edges_per_dst)
             }
         };
         let n_bytes = rows.rows.len().saturating_mul(12 + 12 * edges_per_dst);
         Asking { peer: Arc::clone(peer), question, n_bytes }
     }
 
-    /// Of the nodes that lie here.
+    /// Samples the local nodes.
     fn sample_own(
         &self,
         requests: &Requests<'_>,
-        hop: Hop,
-        draw: Draw,
+        request: HopRequest,
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
-        let mut own = Frontier::default();
+        let (mut own, rule) = (Frontier::default(), &self.config.rule);
         let Some((held, Rows { nodes, rows })) = requests.here() else { return Ok(own) };
-        match (&self.own, &self.rule) {
-            (Some(sampler), _) => {
-                sampler.sample_frontier(hop, nodes, scratch, &mut own)?;
-                own.check(hop.layer, nodes.len())?;
-                if own.weights.is_none() && draw.weights != EdgeWeights::None {
-                    let reason = "gives no weights: have it carry them, too".to_owned();
-                    return Err(Error::BadSampler { reason });
-                }
-                let rule = match &self.rule {
-                    Where::There(name) => self.graph.rules.get(name)?,
-                    Where::Here(rule) => rule,
-                };
-                if !held.edges.may_give(rows, draw.fanout, rule, &own)? {
-                    let reason = "gives other edges than its nodes have: let it sample Part::graph_by_node of this part, by \
-                                  the same rule and fanouts";
-                    return Err(Error::BadSampler { reason: reason.to_owned() });
-                }
-                held.edges.number(rows, &mut own);
-            }
-            (None, Where::There(rule)) => held.sample(rows, rule, draw, scratch, &mut own)?,
-            (None, Where::Here(rule)) => held.edges.sample(rows, rule, draw, scratch, &mut own)?,
+        let Some(sampler) = &self.own else {
+            held.sample(rows, rule, request, scratch, &mut own)?;
+            return Ok(own);
+        };
+        sampler.sample_frontier(request, nodes, scratch, &mut own)?;
+        own.check(request.layer, nodes.len())?;
+        if own.weights.is_none() && request.weights != EdgeWeights::None {
+            let reason = "gives no weights: have it carry them, too".to_owned();
+            return Err(Error::BadSampler { reason });
         }
+        if !held.edges.may_give(rows, request.fanout, rule, &own)? {
+            let reason = "gives other edges than its nodes have: let it sample Part::graph_by_node of this part, by \
+                          the same rule and fanouts";
+            return Err(Error::BadSampler { reason: reason.to_owned() });
+        }
+        held.edges.number(rows, &mut own);
         Ok(own)
     }
 
@@ -229,43 +166,57 @@ impl RemoteSampler {
         peer: &Peer,
         rows: &Rows<'_>,
         answer: &[u8],
-        draw: Draw,
+        request: HopRequest,
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
-        let (n_dst, has_weights) = (rows.rows.len(), draw.weights != EdgeWeights::None);
+        let (n_dst, has_weights) = (rows.rows.len(), request.weights != EdgeWeights::None);
         let found = || format!("{} bytes for {n_dst} nodes", answer.len());
-        match &self.rule {
-            Where::There(_) => wire::frontier(answer, n_dst, has_weights)
+        match self.config.rule.name() {
+            Some(_) => wire::frontier(answer, n_dst, has_weights)
                 .map_err(|expected| peer.bad_answer("a sample", expected, found())),
-            Where::Here(rule) => {
+            None => {
                 let (weighs, types) = (self.graph.has_weights(), self.graph.has_edge_types());
                 let edges = wire::lists(answer, rows.nodes, weighs, types)
                     .map_err(|expected| peer.bad_answer("lists of neighbours", expected, found()))?;
                 let all: Vec<NodeId> = (0..n_dst as u32).map(NodeId).collect();
                 let mut picked = Frontier::default();
-                edges.sample(&all, rule, draw, scratch, &mut picked)?;
+                edges.sample(&all, &self.config.rule, request, scratch, &mut picked)?;
                 Ok(picked)
             }
         }
     }
 }
 
+/// # Errors
+/// [`Error::BadRule`] for a rule that an owner does not know.
+fn check_owners_know(graph: &RemoteGraph, name: &str) -> Result<()> {
+    for part in 0..graph.book().n_parts() {
+        if let Owner::There(peer) = graph.owner(part)
+            && !peer.knows(name)
+        {
+            let address = &peer.address;
+            let reason = format!(
+                "the graph server {address} knows no rule `{name}`: register it there under the same name"
+            );
+            return Err(Error::BadRule { reason });
+        }
+    }
+    Ok(())
+}
+
 impl fmt::Debug for RemoteSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rule = match &self.rule {
-            Where::There(name) => name.as_str(),
-            Where::Here(_) => "of this process",
-        };
-        f.debug_struct("RemoteSampler")
-            .field("fanouts", &self.fanouts)
-            .field("rule", &rule)
-            .finish_non_exhaustive()
+        f.debug_struct("RemoteSampler").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
 impl FrontierSampler for RemoteSampler {
-    fn n_layers(&self) -> usize {
-        self.fanouts.len()
+    fn fanouts(&self) -> &[Fanout] {
+        &self.config.fanouts
+    }
+
+    fn weights(&self) -> EdgeWeights {
+        self.config.weights
     }
 
     fn n_nodes(&self) -> usize {
@@ -274,12 +225,12 @@ impl FrontierSampler for RemoteSampler {
 
     fn sample_frontier(
         &self,
-        hop: Hop,
+        request: HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        Ok(self.sample(hop, dsts, scratch, out)?)
+        Ok(self.sample(request, dsts, scratch, out)?)
     }
 }
 

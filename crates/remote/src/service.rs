@@ -4,19 +4,17 @@ use std::time::Instant;
 use bytes::Bytes;
 use kiln_feature::RowBuf;
 use kiln_graph::NodeId;
-use kiln_sample::{Fanout, RngKey};
+use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
-use crate::edges::{Draw, EdgeWeights};
 use crate::held::Held;
 use crate::leases::Leases;
 use crate::proto::{
     Array, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest, Opened,
-    SampleRequest, Weights,
+    SampleRequest,
 };
 use crate::ranges::{row_bytes, send_samples};
-use crate::respond::{Answer, Chunks, Responder};
-use crate::rules::WITH_REPLACEMENT;
+use crate::respond::{Answer, Chunks, Responder, refusal};
 use crate::wire::{self, CHUNK_BYTES};
 use crate::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 
@@ -130,33 +128,28 @@ impl Graph for Service {
     async fn sample(&self, request: Request<SampleRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let (rows, rule) = (self.distinct_rows(&request.rows)?, request.rule);
-        let weights = match Weights::try_from(request.weights) {
-            Ok(Weights::None) => EdgeWeights::None,
-            Ok(Weights::Stored) => EdgeWeights::Stored,
-            Ok(Weights::Scaled) => EdgeWeights::Scaled,
-            Err(_) => return Err(Status::invalid_argument("unknown weights")),
-        };
-        let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
+        let rows = self.distinct_rows(&request.rows)?;
+        let rule = self.held.rules.get(&request.rule).map_err(|error| refusal(&error))?.clone();
+        let hop = wire::hop_request(&request).map_err(Status::invalid_argument)?;
         // Other rules pick no edge twice.
+        let is_repeated = matches!(rule, Rule::UniformWithReplacement);
         let n_draws = rows.len() as u64 * u64::from(request.fanout.unwrap_or(0));
-        if rule == WITH_REPLACEMENT && MAX_DRAWS < n_draws {
+        if is_repeated && MAX_DRAWS < n_draws {
             let text =
                 format!("{n_draws} draws in one question, expected at most {MAX_DRAWS}: lower the fanout");
             return Err(Status::invalid_argument(text));
         }
         let row_bytes = row_bytes(request.fanout.unwrap_or(0) as usize);
-        if rule == WITH_REPLACEMENT && self.response_bytes < row_bytes {
+        if is_repeated && self.response_bytes < row_bytes {
             let text = format!(
                 "{row_bytes} bytes of draws of one row, expected at most {}: lower the fanout",
                 self.response_bytes
             );
             return Err(Status::invalid_argument(text));
         }
-        let draw = Draw { key: RngKey::new(request.key), fanout, weights };
         let response_bytes = self.response_bytes;
         self.responder.respond(request.rows.len(), move |held, response| {
-            send_samples(held, &rows, &rule, draw, response_bytes, response)
+            send_samples(held, &rows, &rule, hop, response_bytes, response)
         })
     }
 

@@ -7,9 +7,10 @@ use bytemuck::{Pod, pod_collect_to_vec};
 use bytes::Bytes;
 use kiln_feature::RowBuf;
 use kiln_graph::{Buf, Csc, EdgeId, NodeId};
-use kiln_sample::Frontier;
+use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
 use crate::edges::Edges;
+use crate::proto::{SampleRequest, Weights};
 
 /// The most bytes of a message, but for a row that is longer: few enough to stay in a cache, too few for an
 /// allocator to map each anew.
@@ -41,6 +42,36 @@ impl<T: Pod> AsRef<[u8]> for Owner<T> {
 /// The ids that were sent; `None` for a part of one.
 pub(crate) fn ids(bytes: &[u8]) -> Option<Vec<NodeId>> {
     bytes.len().is_multiple_of(size_of::<NodeId>()).then(|| pod_collect_to_vec(bytes))
+}
+
+/// A request for edges of these rows as it is sent, but for the lease.
+pub(crate) fn sample_request(request: HopRequest, rule: &str, rows: Bytes) -> SampleRequest {
+    let weights = match request.weights {
+        EdgeWeights::None => Weights::None,
+        EdgeWeights::Stored => Weights::Stored,
+        EdgeWeights::Unbiased => Weights::Scaled,
+    };
+    let fanout = match request.fanout {
+        Fanout::All => None,
+        Fanout::UpTo(fanout) => Some(fanout),
+    };
+    let (key, rule) = (request.key.to_u64(), rule.to_owned());
+    SampleRequest { lease: 0, rows, key, rule, fanout, weights: weights.into() }
+}
+
+/// The request that was sent. Its layer is not, as no pick depends on it.
+///
+/// # Errors
+/// For weights that this version does not know.
+pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'static str> {
+    let weights = match Weights::try_from(request.weights) {
+        Ok(Weights::None) => EdgeWeights::None,
+        Ok(Weights::Stored) => EdgeWeights::Stored,
+        Ok(Weights::Scaled) => EdgeWeights::Unbiased,
+        Err(_) => return Err("unknown weights"),
+    };
+    let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
+    Ok(HopRequest { key: RngKey::new(request.key), layer: 0, fanout, weights })
 }
 
 /// Pieces of bytes that each fit a message. A piece of a longer array is a copy: one that waits for a slow client does not

@@ -1,7 +1,7 @@
 use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
 use crate::relabel::Relabel;
-use crate::{Domain, Error, Frontier, FrontierSampler, Hop, Picks, Result, RngKey, Seeds};
+use crate::{Error, Frontier, FrontierSampler, HopRequest, Picks, Result, RngKey, Seeds};
 
 /// The blocks of one batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,60 +10,6 @@ pub struct Sampled {
     pub blocks: Vec<Block>,
     /// For each seed, as given, its row among the last block's destinations.
     pub seed_rows: Vec<LocalId>,
-}
-
-/// Makes the blocks of a batch. Every [`FrontierSampler`] is one; samplers that do not work hop by hop
-/// implement this trait directly.
-pub trait BlockSampler: Send + Sync {
-    /// Number of layers, one block each.
-    fn n_layers(&self) -> usize;
-
-    /// Samples one block a layer for `seeds`, drawing from `key` only, which is the step's.
-    ///
-    /// The last block's destinations are the distinct seeds in the order of their first appearance.
-    ///
-    /// # Errors
-    /// A seed that the graph does not have, a damaged graph, or more edges than a block holds.
-    fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<Sampled>;
-}
-
-impl<S: FrontierSampler + ?Sized> BlockSampler for S {
-    fn n_layers(&self) -> usize {
-        FrontierSampler::n_layers(self)
-    }
-
-    fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<Sampled> {
-        // Both are taken out of the scratch, so that the sampler may use the rest of it.
-        let mut frontier = std::mem::take(&mut scratch.frontier);
-        let mut relabel = std::mem::take(&mut scratch.relabel);
-        relabel.begin(self.n_nodes());
-        let mut seed_rows = Vec::with_capacity(seeds.len());
-        for (position, &node) in seeds.as_nodes().iter().enumerate() {
-            let row = relabel.local(node);
-            seed_rows.push(row.ok_or(Error::SeedOutOfRange { node, position, n_nodes: self.n_nodes() })?);
-        }
-        let mut blocks = Vec::with_capacity(FrontierSampler::n_layers(self));
-        for layer in (0..FrontierSampler::n_layers(self)).rev() {
-            let hop = Hop { layer, key: key.fold(Domain::Layer, layer as u64) };
-            self.sample_frontier(hop, &relabel.nodes, scratch, &mut frontier)?;
-            frontier.check(layer, relabel.nodes.len())?;
-            // The sources so far are this hop's destinations and keep their numbers.
-            let indices = relabel.number(&frontier, self.indices_path())?;
-            // Nobody numbers on from the input layer's sources.
-            let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };
-            blocks.push(Block::new(BlockParts {
-                srcs,
-                indptr: std::mem::replace(&mut frontier.indptr, vec![0]),
-                indices,
-                edge_ids: std::mem::take(&mut frontier.edge_ids),
-                weights: frontier.weights.take(),
-            }));
-        }
-        blocks.reverse();
-        scratch.frontier = frontier;
-        scratch.relabel = relabel;
-        Ok(Sampled { blocks, seed_rows })
-    }
 }
 
 /// Relabels a frontier: destinations first, in the order given, then the other sources by first
@@ -121,4 +67,44 @@ pub struct Scratch {
     pub(crate) picks: Picks,
     frontier: Frontier,
     relabel: Relabel,
+}
+
+/// Samples one block a layer, one hop each, from the seeds to the input layer.
+pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
+    sampler: &S,
+    seeds: &Seeds,
+    key: RngKey,
+    scratch: &mut Scratch,
+) -> Result<Sampled> {
+    // Both are taken out of the scratch, so that the sampler may use the rest of it.
+    let mut frontier = std::mem::take(&mut scratch.frontier);
+    let mut relabel = std::mem::take(&mut scratch.relabel);
+    relabel.begin(sampler.n_nodes());
+    let mut seed_rows = Vec::with_capacity(seeds.len());
+    for (position, &node) in seeds.as_nodes().iter().enumerate() {
+        let row = relabel.local(node);
+        seed_rows.push(row.ok_or(Error::SeedOutOfRange { node, position, n_nodes: sampler.n_nodes() })?);
+    }
+    let fanouts = sampler.fanouts();
+    let mut blocks = Vec::with_capacity(fanouts.len());
+    for (layer, &fanout) in fanouts.iter().enumerate().rev() {
+        let request = HopRequest::new(key, layer, fanout, sampler.weights());
+        sampler.sample_frontier(request, &relabel.nodes, scratch, &mut frontier)?;
+        frontier.check(layer, relabel.nodes.len())?;
+        // The sources so far are this hop's destinations and keep their numbers.
+        let indices = relabel.number(&frontier, sampler.indices_path())?;
+        // Nobody numbers on from the input layer's sources.
+        let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };
+        blocks.push(Block::new(BlockParts {
+            srcs,
+            indptr: std::mem::replace(&mut frontier.indptr, vec![0]),
+            indices,
+            edge_ids: std::mem::take(&mut frontier.edge_ids),
+            weights: frontier.weights.take(),
+        }));
+    }
+    blocks.reverse();
+    scratch.frontier = frontier;
+    scratch.relabel = relabel;
+    Ok(Sampled { blocks, seed_rows })
 }

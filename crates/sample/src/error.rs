@@ -63,6 +63,9 @@ pub enum Error {
         /// The largest fanout that is drawn.
         most: u64,
     },
+    /// A device was asked to pick by a rule that is not built in.
+    #[error("a device has the built-in sampling rules only: sample by a rule of your own on the host")]
+    CustomRule,
     /// A user's rule picked a neighbour that the destination does not have.
     #[error("the rule picked neighbour {pick} of node {}, which has {degree}", dst.0)]
     PickOutOfRange {

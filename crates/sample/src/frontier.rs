@@ -2,16 +2,7 @@ use std::path::Path;
 
 use kiln_graph::{EdgeId, NodeId};
 
-use crate::{Error, Result, RngKey, Scratch};
-
-/// One layer of one batch: what a draw may depend on besides the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hop {
-    /// The layer whose block is sampled; 0 is the input layer, sampled last.
-    pub layer: usize,
-    /// The step's key with the layer folded in.
-    pub key: RngKey,
-}
+use crate::{EdgeWeights, Error, Fanout, HopRequest, Result, RngKey, Sampled, Scratch, Seeds, block};
 
 /// The edges picked in one hop, in global ids: for each destination, in the order given, its picked
 /// edges in ascending edge order.
@@ -72,11 +63,16 @@ impl Frontier {
     }
 }
 
-/// Picks the edges of one hop. A sampler holds its graph, so this trait does not name one; the hops are
-/// joined to blocks by [`BlockSampler`](crate::BlockSampler), which every `FrontierSampler` is.
+/// Samples a batch hop by hop: it picks the edges of one hop, and joins the hops to blocks. A sampler holds
+/// its graph, so this trait does not name one.
 pub trait FrontierSampler: Send + Sync {
-    /// Number of layers, one hop each.
-    fn n_layers(&self) -> usize;
+    /// One fanout a layer, input layer first.
+    fn fanouts(&self) -> &[Fanout];
+
+    /// The weights that the edges of its blocks carry.
+    fn weights(&self) -> EdgeWeights {
+        EdgeWeights::None
+    }
 
     /// Number of nodes of the graph; ids are below it.
     fn n_nodes(&self) -> usize;
@@ -87,15 +83,33 @@ pub trait FrontierSampler: Send + Sync {
     }
 
     /// Fills `out` with the edges picked for `dsts`, which are distinct. What `out` held before is
-    /// overwritten; its memory is used again.
+    /// overwritten; its memory is used again. The fanout and the weights are the request's, whatever those
+    /// of the sampler are.
     ///
     /// # Errors
-    /// A destination that the graph does not have, a damaged graph, or more edges than a block holds.
+    /// A destination that the graph does not have, a damaged graph, weights of a graph without weights, or
+    /// more edges than a block holds.
     fn sample_frontier(
         &self,
-        hop: Hop,
+        request: HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()>;
+
+    /// Number of layers, one hop and one block each.
+    fn n_layers(&self) -> usize {
+        self.fanouts().len()
+    }
+
+    /// Samples one block a layer for `seeds`, drawing from `key` only, which is the step's. A sampler that
+    /// does not work hop by hop implements this method itself.
+    ///
+    /// The last block's destinations are the distinct seeds in the order of their first appearance.
+    ///
+    /// # Errors
+    /// A seed that the graph does not have, and the errors of [`sample_frontier`](Self::sample_frontier).
+    fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<Sampled> {
+        block::sample_blocks(self, seeds, key, scratch)
+    }
 }

@@ -4,8 +4,7 @@ use std::path::Path;
 use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_mem::prefetch;
 
-use crate::neighbor::EdgeWeights;
-use crate::{Error, Fanout, Frontier, Hop, Neighbors, PickRule, Picks, Result};
+use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, PickRule, Picks, Result};
 
 /// Picks one hop's edges, in groups of destinations.
 ///
@@ -15,14 +14,12 @@ use crate::{Error, Fanout, Frontier, Hop, Neighbors, PickRule, Picks, Result};
 /// once. Asking for `indptr` ahead takes a batch of 950,000 edges from 32.8 to 24.5 ms (one core of an Intel
 /// Xeon, November 2026, [15, 10, 5] of 1024 seeds in a graph of 2.4 million nodes and 124 million edges in
 /// huge pages; so are all figures of this crate). Asking for `indices` while picking gained nothing.
-pub(crate) struct HopSampler<'a, R> {
+pub(crate) struct HopSampler<'a, R: ?Sized> {
     pub(crate) graph: &'a Csc,
     pub(crate) rule: &'a R,
-    pub(crate) hop: Hop,
-    pub(crate) fanout: Fanout,
-    pub(crate) weights: EdgeWeights,
-    /// What the graph's nodes are called where draws come from; their own ids, if `None`.
-    pub(crate) names: Option<&'a [NodeId]>,
+    pub(crate) request: HopRequest,
+    /// The ids of the graph's nodes that draws are keyed by; their own ids, if `None`.
+    pub(crate) global_ids: Option<&'a [NodeId]>,
 }
 
 /// The most destinations of a group.
@@ -35,9 +32,12 @@ const GROUP_EDGES: usize = 1024;
 /// Most edges that room is asked for at once: 200 MB.
 const MOST_RESERVED: usize = 1 << 24;
 
-impl<R: PickRule> HopSampler<'_, R> {
+impl<R: PickRule + ?Sized> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.
     pub(crate) fn fill(&self, dsts: &[NodeId], picks: &mut Picks, out: &mut Frontier) -> Result<()> {
+        if self.request.weights != EdgeWeights::None && self.graph.weights().is_none() {
+            return Err(Error::NoWeights);
+        }
         let edges_per_dst = self.edges_per_dst();
         self.begin(dsts.len(), edges_per_dst, out);
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
@@ -56,7 +56,7 @@ impl<R: PickRule> HopSampler<'_, R> {
     /// About how many edges a destination will have, from the mean over the graph.
     fn edges_per_dst(&self) -> usize {
         let mean = self.graph.n_edges().div_ceil(self.graph.n_nodes().max(1) as u64) as usize;
-        match self.fanout {
+        match self.request.fanout {
             Fanout::All => mean,
             Fanout::UpTo(fanout) => mean.min(fanout as usize),
         }
@@ -71,7 +71,7 @@ impl<R: PickRule> HopSampler<'_, R> {
         out.srcs.reserve(n_edges);
         out.edge_ids.clear();
         out.edge_ids.reserve(n_edges);
-        out.weights = (self.weights != EdgeWeights::None).then(|| {
+        out.weights = (self.request.weights != EdgeWeights::None).then(|| {
             let mut weights = out.weights.take().unwrap_or_default();
             weights.clear();
             weights.reserve(n_edges);
@@ -82,7 +82,7 @@ impl<R: PickRule> HopSampler<'_, R> {
     /// Room for so many edges is asked for at once. Whole neighbourhoods may be many more or far fewer than the
     /// graph's mean says, so that their vectors grow instead.
     fn n_reserved(&self, n_dst: usize, edges_per_dst: usize) -> usize {
-        match self.fanout {
+        match self.request.fanout {
             Fanout::All => 0,
             Fanout::UpTo(_) => n_dst.saturating_mul(edges_per_dst).min(MOST_RESERVED),
         }
@@ -99,22 +99,22 @@ impl<R: PickRule> HopSampler<'_, R> {
     #[inline]
     fn pick(&self, dst: NodeId, position: usize, picks: &mut Picks, out: &mut Frontier) -> Result<()> {
         let edges = in_edges(self.graph, dst, position)?;
-        match self.fanout {
+        match self.request.fanout {
             Fanout::All => self.take_all(edges, out),
             Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
             Fanout::UpTo(_) if edges.is_empty() => {}
             Fanout::UpTo(fanout) => {
-                let name = self.names.map_or(dst, |names| names[dst.index()]);
-                let neighbors = neighbors(self.graph, name, edges);
+                let node = self.global_ids.map_or(dst, |ids| ids[dst.index()]);
+                let neighbors = neighbors(self.graph, node, edges);
                 picks.clear();
-                self.rule.pick(neighbors, self.hop.key.node(name), fanout, picks);
+                self.rule.pick(neighbors, self.request.key.node(node), fanout, picks);
                 picks.sort();
                 self.take_picks(neighbors, picks.positions(), out)?;
             }
         }
         let n_edges = out.edge_ids.len() as u64;
-        let end =
-            u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer: self.hop.layer, n_edges })?;
+        let layer = self.request.layer;
+        let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer, n_edges })?;
         out.indptr.push(end);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl<R: PickRule> HopSampler<'_, R> {
     /// What each pick's weight is to be multiplied by: the number of edges that a pick stands for, but 1 for
     /// the loops that the rule keeps, which are not drawn. Where all edges are picked it is exactly 1.
     fn push_factors(&self, neighbors: Neighbors<'_>, picks: &[u32], factors: &mut Vec<f32>) {
-        if self.weights == EdgeWeights::Stored {
+        if self.request.weights == EdgeWeights::Stored {
             return factors.resize(factors.len() + picks.len(), 1.0);
         }
         let kept = if self.rule.keeps_self_loops() { neighbors.self_loops() } else { 0..0 };

@@ -1,4 +1,4 @@
-use crate::{BlockSampler, Result, RngKey, Scratch, Seeds};
+use crate::{FrontierSampler, Result, RngKey, Scratch, Seeds};
 
 /// How often each node is an input of these batches, given by their seeds and keys: which features are worth keeping at
 /// hand. The batches are sampled and thrown away.
@@ -21,7 +21,7 @@ use crate::{BlockSampler, Result, RngKey, Scratch, Seeds};
 /// # Panics
 /// When a sampled node is not below `n_nodes`.
 pub fn input_counts(
-    sampler: &(impl BlockSampler + ?Sized),
+    sampler: &(impl FrontierSampler + ?Sized),
     n_nodes: usize,
     batches: impl IntoIterator<Item = (Seeds, RngKey)>,
 ) -> Result<Vec<u32>> {

@@ -6,7 +6,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use kiln_graph::{CscBuilder, NodeId};
-//! use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+//! use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 //!
 //! let graph = Arc::new(CscBuilder::new(4).build(&[0, 1, 2, 3], &[1, 2, 3, 0])?);
 //! let sampler = NeighborSampler::new(graph, [Fanout::UpTo(10), Fanout::All]);
@@ -18,6 +18,7 @@
 //! ```
 
 mod block;
+mod config;
 mod error;
 mod frontier;
 mod hop;
@@ -29,16 +30,16 @@ mod rule;
 mod seeds;
 mod uniform;
 
-pub use block::{BlockSampler, Sampled, Scratch, to_block};
+pub use block::{Sampled, Scratch, to_block};
+pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
 pub use error::Error;
-pub use frontier::{Frontier, FrontierSampler, Hop};
+pub use frontier::{Frontier, FrontierSampler};
 pub use hop::in_edges;
 pub use hotness::input_counts;
-pub use neighbor::{Fanout, FullNeighbors, NeighborSampler};
+pub use neighbor::NeighborSampler;
 pub use rng::{Domain, Draws, NodeKey, ROUNDS, RngKey};
-pub use rule::{Neighbors, PickRule, Picks};
+pub use rule::{Neighbors, PickRule, Picks, Rule};
 pub use seeds::Seeds;
-pub use uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

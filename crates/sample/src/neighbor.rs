@@ -4,123 +4,89 @@ use std::sync::Arc;
 use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::hop::HopSampler;
+use crate::uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
 use crate::{
-    Error, Frontier, FrontierSampler, Hop, PickRule, Result, Scratch, Uniform, UniformWithReplacement,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, PickRule, Picks, Result, Rule,
+    SamplerConfig, Scratch,
 };
 
-/// How many in-neighbours to pick for each destination of one layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fanout {
-    /// All of them.
-    All,
-    /// At most this many.
-    UpTo(u32),
-}
-
-/// Picks in-neighbours by a rule, uniformly and without replacement unless told otherwise.
+/// Picks in-neighbours by a rule, uniformly and without replacement by default.
 ///
 /// `fanouts[i]` belongs to layer `i`, input layer first, which is DGL's order: the last number is the
 /// hop next to the seeds.
 #[derive(Debug, Clone)]
-pub struct NeighborSampler<R = Uniform> {
+pub struct NeighborSampler {
     graph: Arc<Csc>,
-    fanouts: Vec<Fanout>,
-    rule: R,
-    weights: EdgeWeights,
-    names: Option<Buf<NodeId>>,
-}
-
-/// What a sampler's blocks carry for each edge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EdgeWeights {
-    None,
-    Stored,
-    Scaled,
+    config: SamplerConfig,
+    global_ids: Option<Buf<NodeId>>,
 }
 
 impl NeighborSampler {
     /// A sampler without replacement: a destination with no more neighbours than its fanout gets all.
-    pub fn new(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>) -> Self {
-        Self::with_rule(graph, fanouts, Uniform)
-    }
-}
-
-impl NeighborSampler<UniformWithReplacement> {
-    /// A sampler with replacement: each destination that has a neighbour gets exactly its fanout.
-    pub fn with_replacement(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>) -> Self {
-        Self::with_rule(graph, fanouts, UniformWithReplacement)
-    }
-}
-
-impl<R: PickRule> NeighborSampler<R> {
-    /// A sampler by the user's own rule.
-    pub fn with_rule(graph: Arc<Csc>, fanouts: impl Into<Vec<Fanout>>, rule: R) -> Self {
-        Self { graph, fanouts: fanouts.into(), rule, weights: EdgeWeights::None, names: None }
+    pub fn new(graph: Arc<Csc>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
+        Self { graph, config: SamplerConfig::new(fanouts), global_ids: None }
     }
 
-    /// The same sampler over a graph that holds the in-edges of some nodes of a larger one: node `v` here is `names[v]`
-    /// there, which is what rules see and draws belong to. Destinations are nodes here, and sources are what the graph's
-    /// `indices` say, ids of the larger graph as a rule: so a part of a graph gives the edges that the whole one would.
-    ///
-    /// # Panics
-    /// When there is not one name a node.
-    #[must_use]
-    pub fn named(self, names: impl Into<Buf<NodeId>>) -> Self {
-        let names = names.into();
-        assert_eq!(names.len(), self.graph.n_nodes(), "names of the nodes");
-        Self { names: Some(names), ..self }
+    /// A sampler by another rule: a built-in one or the user's own.
+    pub fn with_rule(
+        graph: Arc<Csc>,
+        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+        rule: impl Into<Rule>,
+    ) -> Self {
+        Self { graph, config: SamplerConfig::new(fanouts).with_rule(rule), global_ids: None }
     }
 
-    /// The same sampler, whose blocks carry the graph's edge weights.
+    /// A sampler of whole neighbourhoods in each of `n_layers` layers: blocks without sampling noise, for
+    /// exact evaluation on small graphs.
+    pub fn full(graph: Arc<Csc>, n_layers: usize) -> Self {
+        Self { graph, config: SamplerConfig::full(n_layers), global_ids: None }
+    }
+
+    /// A sampler with this configuration.
     ///
     /// # Errors
-    /// [`Error::NoWeights`] when the graph has none.
-    pub fn carry_weights(self) -> Result<Self> {
-        self.with_edge_weights(EdgeWeights::Stored)
-    }
-
-    /// The same sampler, whose blocks carry weights that make each destination's weighted sum an unbiased
-    /// estimate of the sum over all its edges: an edge's weight in the graph times the number of its
-    /// destination's edges, divided by the number of picks (Horvitz and Thompson 1952).
-    ///
-    /// That is right for rules that pick each neighbour with the same probability, as the built-in ones
-    /// do, and for fanouts above 0. Self loops that the rule always keeps
-    /// ([`PickRule::keeps_self_loops`]) count in neither number, and their weights stay as they are. A
-    /// destination all of whose edges are picked carries exactly the graph's weights.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-    /// use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds, UniformWithLoop};
-    /// let star = CscBuilder::new(5).build(&[1, 2, 3, 4], &[0, 0, 0, 0])?;
-    /// let graph = Arc::new(gcn_norm(&star)?);
-    /// let sampler = NeighborSampler::with_rule(graph, [Fanout::UpTo(2)], UniformWithLoop).estimate_sums()?;
-    /// let seeds = Seeds::nodes(vec![NodeId(0)]);
-    /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
-    /// // The loop, and two picks that stand for two edges each.
-    /// assert_eq!(block.n_edges(), 3);
-    /// let edge = 1.0 / 5.0_f64.sqrt();
-    /// assert_eq!(block.weights(), Some(&[0.2, 2.0 * edge as f32, 2.0 * edge as f32][..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::NoWeights`] when the graph has none.
-    pub fn estimate_sums(self) -> Result<Self> {
-        self.with_edge_weights(EdgeWeights::Scaled)
-    }
-
-    fn with_edge_weights(self, weights: EdgeWeights) -> Result<Self> {
-        if self.graph.weights().is_none() {
+    /// [`Error::NoWeights`] when edges are to carry weights and the graph has none.
+    pub fn with_config(graph: Arc<Csc>, config: SamplerConfig) -> Result<Self> {
+        if config.weights != EdgeWeights::None && graph.weights().is_none() {
             return Err(Error::NoWeights);
         }
-        Ok(Self { weights, ..self })
+        Ok(Self { graph, config, global_ids: None })
+    }
+
+    /// The same sampler over a graph that holds the in-edges of some nodes of a larger one: node `v` of this
+    /// graph is `global_ids[v]` of the larger one, which is what rules see and draws are keyed by.
+    /// Destinations are nodes of this graph. Sources are the entries of its `indices`, usually ids of the
+    /// larger graph: so a partition of a graph gives the edges that the whole graph would.
+    ///
+    /// # Panics
+    /// When there is not one id a node.
+    #[must_use]
+    pub fn with_global_ids(self, global_ids: impl Into<Buf<NodeId>>) -> Self {
+        let global_ids = global_ids.into();
+        assert_eq!(global_ids.len(), self.graph.n_nodes(), "global ids and nodes differ in number");
+        Self { global_ids: Some(global_ids), ..self }
+    }
+
+    fn fill<R: PickRule + ?Sized>(
+        &self,
+        rule: &R,
+        request: HopRequest,
+        dsts: &[NodeId],
+        picks: &mut Picks,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let global_ids = self.global_ids.as_deref();
+        HopSampler { graph: &self.graph, rule, request, global_ids }.fill(dsts, picks, out)
     }
 }
 
-impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
-    fn n_layers(&self) -> usize {
-        self.fanouts.len()
+impl FrontierSampler for NeighborSampler {
+    fn fanouts(&self) -> &[Fanout] {
+        &self.config.fanouts
+    }
+
+    fn weights(&self) -> EdgeWeights {
+        self.config.weights
     }
 
     fn n_nodes(&self) -> usize {
@@ -133,60 +99,18 @@ impl<R: PickRule> FrontierSampler for NeighborSampler<R> {
 
     fn sample_frontier(
         &self,
-        hop: Hop,
+        request: HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        let (graph, rule, fanout) = (&*self.graph, &self.rule, self.fanouts[hop.layer]);
-        let names = self.names.as_deref();
-        HopSampler { graph, rule, hop, fanout, weights: self.weights, names }.fill(
-            dsts,
-            &mut scratch.picks,
-            out,
-        )
-    }
-}
-
-/// Takes every in-neighbour: blocks without sampling noise, for exact evaluation on small graphs.
-#[derive(Debug, Clone)]
-pub struct FullNeighbors(NeighborSampler);
-
-impl FullNeighbors {
-    /// A sampler of `n_layers` whole hops.
-    pub fn new(graph: Arc<Csc>, n_layers: usize) -> Self {
-        Self(NeighborSampler::new(graph, vec![Fanout::All; n_layers]))
-    }
-
-    /// The same sampler, whose blocks carry the graph's edge weights.
-    ///
-    /// # Errors
-    /// [`Error::NoWeights`] when the graph has none.
-    pub fn carry_weights(self) -> Result<Self> {
-        Ok(Self(self.0.carry_weights()?))
-    }
-}
-
-impl FrontierSampler for FullNeighbors {
-    fn n_layers(&self) -> usize {
-        FrontierSampler::n_layers(&self.0)
-    }
-
-    fn n_nodes(&self) -> usize {
-        self.0.n_nodes()
-    }
-
-    fn indices_path(&self) -> Option<&Path> {
-        self.0.indices_path()
-    }
-
-    fn sample_frontier(
-        &self,
-        hop: Hop,
-        dsts: &[NodeId],
-        scratch: &mut Scratch,
-        out: &mut Frontier,
-    ) -> Result<()> {
-        self.0.sample_frontier(hop, dsts, scratch, out)
+        let picks = &mut scratch.picks;
+        // Built-in rules are compiled into the loop over destinations.
+        match &self.config.rule {
+            Rule::Uniform => self.fill(&Uniform, request, dsts, picks, out),
+            Rule::UniformWithReplacement => self.fill(&UniformWithReplacement, request, dsts, picks, out),
+            Rule::UniformWithLoop => self.fill(&UniformWithLoop, request, dsts, picks, out),
+            Rule::Custom { rule, .. } => self.fill(&**rule, request, dsts, picks, out),
+        }
     }
 }

@@ -1,8 +1,11 @@
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use kiln_graph::{EdgeId, NodeId};
 
 use crate::NodeKey;
+use crate::uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
 
 /// What a rule sees of one destination: its in-neighbours in ascending edge order.
 ///
@@ -159,8 +162,7 @@ pub trait PickRule: Send + Sync {
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks);
 
     /// Whether the rule always picks [`Neighbors::self_loops`], next to what it draws among the others.
-    /// [`NeighborSampler::estimate_sums`](crate::NeighborSampler::estimate_sums) leaves their weights as
-    /// they are.
+    /// [`EdgeWeights::Unbiased`](crate::EdgeWeights::Unbiased) leaves their weights as they are.
     fn keeps_self_loops(&self) -> bool {
         false
     }
@@ -172,5 +174,74 @@ where
 {
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
         self(neighbors, key, fanout, picks);
+    }
+}
+
+/// The rule of a sampler: a built-in one, which every device and every owner of a partition has, or one of
+/// the user's. A [`PickRule`] converts into a rule without a name.
+#[derive(Clone, Default)]
+pub enum Rule {
+    /// `min(fanout, degree)` distinct neighbours, each set of that size being equally likely.
+    #[default]
+    Uniform,
+    /// `fanout` independent neighbours, each equally likely; the same one may be picked more than once. A
+    /// destination without neighbours gets none.
+    UniformWithReplacement,
+    /// The destination's self loop, if it has one, and the picks of [`Rule::Uniform`] among its other
+    /// neighbours, for models that count a node among its own neighbours ([`kiln_graph::gcn_norm`]).
+    ///
+    /// The loop does not count for the fanout and takes no draw. A node without a loop gets exactly the
+    /// picks of [`Rule::Uniform`]. Parallel loops are all kept. Neighbours must ascend
+    /// ([`Neighbors::self_loops`]).
+    UniformWithLoop,
+    /// A rule of the user's.
+    Custom {
+        /// The name under which the owners of other partitions know the rule, if they do.
+        name: Option<Arc<str>>,
+        /// The rule.
+        rule: Arc<dyn PickRule>,
+    },
+}
+
+impl Rule {
+    /// The built-in rules.
+    pub const BUILT_IN: [Self; 3] = [Self::Uniform, Self::UniformWithReplacement, Self::UniformWithLoop];
+
+    /// A rule of the user's that the owners of other partitions know by name.
+    pub fn named(name: &str, rule: impl PickRule + 'static) -> Self {
+        Self::Custom { name: Some(name.into()), rule: Arc::new(rule) }
+    }
+
+    /// The name by which owners of partitions know the rule; `None` for a rule that only this process has.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Uniform => Some("uniform"),
+            Self::UniformWithReplacement => Some("uniform-with-replacement"),
+            Self::UniformWithLoop => Some("uniform-with-loop"),
+            Self::Custom { name, .. } => name.as_deref(),
+        }
+    }
+
+    /// Picks about `fanout` of `neighbors`, drawing from `key` only: what a user's rule calls that picks by
+    /// another one in some cases.
+    pub fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+        match self {
+            Self::Uniform => Uniform.pick(neighbors, key, fanout, picks),
+            Self::UniformWithReplacement => UniformWithReplacement.pick(neighbors, key, fanout, picks),
+            Self::UniformWithLoop => UniformWithLoop.pick(neighbors, key, fanout, picks),
+            Self::Custom { rule, .. } => rule.pick(neighbors, key, fanout, picks),
+        }
+    }
+}
+
+impl<R: PickRule + 'static> From<R> for Rule {
+    fn from(rule: R) -> Self {
+        Self::Custom { name: None, rule: Arc::new(rule) }
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name().unwrap_or("unnamed"))
     }
 }

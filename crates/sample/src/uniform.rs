@@ -1,12 +1,11 @@
 use crate::rng::mul_hi;
 use crate::{Neighbors, NodeKey, PickRule, Picks};
 
-/// `min(fanout, degree)` distinct neighbours, each set of that size being equally likely.
+/// The picks of [`Rule::Uniform`](crate::Rule::Uniform).
 ///
-/// The picks are Floyd's (Bentley and Floyd 1987, "Programming pearls: a sample of brilliance"): one
+/// The algorithm is Floyd's (Bentley and Floyd 1987, "Programming pearls: a sample of brilliance"): one
 /// draw for each pick, whatever the degree.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Uniform;
+pub(crate) struct Uniform;
 
 impl PickRule for Uniform {
     #[inline]
@@ -15,15 +14,9 @@ impl PickRule for Uniform {
     }
 }
 
-/// The destination's self loop, if it has one, and [`Uniform`]'s picks among its other neighbours: what
-/// models want that count a node among its own neighbours ([`kiln_graph::gcn_norm`]).
-///
-/// The loop does not count for the fanout and takes no draw: positions are drawn as if the node had no
-/// loop, and those from the loop's position on move behind it. A node without a loop gets exactly what
-/// [`Uniform`] picks. Parallel loops are all kept. Neighbours must ascend
-/// ([`Neighbors::self_loops`]).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct UniformWithLoop;
+/// The picks of [`Rule::UniformWithLoop`](crate::Rule::UniformWithLoop): positions are drawn as if the node
+/// had no loop, and those from the loop's position on move behind it.
+pub(crate) struct UniformWithLoop;
 
 impl PickRule for UniformWithLoop {
     #[inline]
@@ -45,9 +38,8 @@ impl PickRule for UniformWithLoop {
     }
 }
 
-/// `fanout` independent neighbours, each equally likely; the same one may come more than once.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct UniformWithReplacement;
+/// The picks of [`Rule::UniformWithReplacement`](crate::Rule::UniformWithReplacement).
+pub(crate) struct UniformWithReplacement;
 
 impl PickRule for UniformWithReplacement {
     #[inline]

@@ -7,7 +7,7 @@ use kiln_feature::{Dense, FeatureSource, RowBuf};
 use kiln_graph::{Csc, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_nn::{Ctx, LayerWise, Mode};
-use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Scratch, Seeds};
+use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::layer_range::{RangeCost, Ranges};
 use crate::spill::Activations;
@@ -27,7 +27,7 @@ use crate::{Error, MemoryUse, PeakMemory, Result};
 #[derive(Debug)]
 pub struct LayerWiseInference {
     graph: Arc<Csc>,
-    sampler: FullNeighbors,
+    sampler: NeighborSampler,
     carries_weights: bool,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
@@ -74,7 +74,7 @@ impl LayerWiseInference {
             let left = left.ok_or(Error::MemoryTooSmall { memory_bytes, needed_bytes })?;
             config.range_bytes = config.range_bytes.min(left);
         }
-        let sampler = FullNeighbors::new(Arc::clone(&graph), 1);
+        let sampler = NeighborSampler::full(Arc::clone(&graph), 1);
         Ok(Self { graph, sampler, carries_weights: false, config, peak: Mutex::default() })
     }
 
@@ -83,7 +83,9 @@ impl LayerWiseInference {
     /// # Errors
     /// [`Error::Sample`] when the graph has none.
     pub fn carry_weights(self) -> Result<Self> {
-        Ok(Self { sampler: self.sampler.carry_weights()?, carries_weights: true, ..self })
+        let config = SamplerConfig::full(1).with_weights(EdgeWeights::Stored);
+        let sampler = NeighborSampler::with_config(Arc::clone(&self.graph), config)?;
+        Ok(Self { sampler, carries_weights: true, ..self })
     }
 
     /// The most memory of the process seen so far, after each range of nodes.

@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 use kiln_examples::args::{self, EdgeWeights};
 use kiln_examples::{NodeProgram, Placement, Program, flags, keep, run};
 use kiln_graph::Csc;
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
 
 /// Each neighbour with the same probability, none twice: Knuth's algorithm S (The Art of Computer
 /// Programming, volume 2, section 3.4.2).
@@ -92,7 +92,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);
     let model = args.model.sage(data.features.dim(), data.labels.n_classes(), fanouts.len());
     let judge = args.eval.judge(&graph, EdgeWeights::Unused, &args.run.ranks())?;
-    let sampler: Arc<dyn BlockSampler> = match args.rule {
+    let sampler: Arc<dyn FrontierSampler> = match args.rule {
         Rule::Uniform => Arc::new(NeighborSampler::with_rule(graph, fanouts, uniform)),
         Rule::LowDegree => Arc::new(NeighborSampler::with_rule(graph.clone(), fanouts, LowDegree { graph })),
     };

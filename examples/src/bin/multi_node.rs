@@ -15,7 +15,7 @@ use std::sync::Arc;
 use clap::Parser;
 use kiln_examples::{Judge, NodeProgram, Placement, Program, args, flags, keep, run};
 use kiln_graph::gcn_norm;
-use kiln_sample::{Fanout, NeighborSampler, RngKey, UniformWithLoop};
+use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, RngKey, Rule, SamplerConfig};
 
 /// Trains a GCN on a graph's nodes; each process is a rank.
 #[derive(Debug, Parser)]
@@ -51,7 +51,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let fanouts = args.model.fanouts(&args.fanouts)?;
     let config = args.model.gcn(data.features.dim(), data.labels.n_classes(), fanouts.len());
     let graph = Arc::new(gcn_norm(&data.graph)?);
-    let sampler = NeighborSampler::with_rule(graph, fanouts, UniformWithLoop).estimate_sums()?;
+    let sampling = SamplerConfig::new(fanouts).with_rule(Rule::UniformWithLoop);
+    let sampler = NeighborSampler::with_config(graph, sampling.with_weights(EdgeWeights::Unbiased))?;
     let Args { run, fit, keep, .. } = &args;
     let (settings, data_hash, loss_every) = (&settings, &args.data.hash(&data)?, Some(10));
     let (data_name, class_names) = (&data.name, &data.class_names);

@@ -16,7 +16,7 @@ use kiln_examples::args::{self, EdgeWeights};
 use kiln_examples::{Judge, NodeProgram, Placement, PlacementArgs, Program, flags, keep, run};
 use kiln_graph::gcn_norm;
 use kiln_kernels::DeviceSampler;
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, UniformWithLoop};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig};
 
 /// Kind of model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,7 +59,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let fanouts = args.model.fanouts(&args.fanouts)?;
     let (d_in, n_classes, n_layers) = (data.features.dim(), data.labels.n_classes(), fanouts.len());
     let (graph, key, ranks) = (data.graph.clone(), RngKey::new(args.run.seed), args.run.ranks());
-    let program = |sampler: Arc<dyn BlockSampler>, placement: Placement, judge: Judge| {
+    let program = |sampler: Arc<dyn FrontierSampler>, placement: Placement, judge: Judge| {
         let Args { run, fit, keep, .. } = &args;
         let (settings, data_hash, loss_every) = (&settings, &data_hash, None);
         let (data_name, class_names) = (&data.name, &data.class_names);
@@ -71,19 +71,21 @@ fn main() -> anyhow::Result<ExitCode> {
             let config = args.model.sage(d_in, n_classes, n_layers);
             let judge = args.eval.judge(&graph, EdgeWeights::Unused, &ranks)?;
             let sampler = NeighborSampler::new(graph.clone(), fanouts.clone());
-            let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
-                Ok(DeviceSampler::new(graph, &fanouts[..]))
-            })?;
+            let placement = args
+                .placement
+                .place(&args.run, &data, graph, &sampler, |graph| Ok(DeviceSampler::new(graph, &fanouts)))?;
             program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
         }
         Model::Gcn => {
             let config = args.model.gcn(d_in, n_classes, n_layers);
             let graph = Arc::new(gcn_norm(&graph)?);
             let judge = args.eval.judge(&graph, EdgeWeights::Used, &ranks)?;
-            let sampler = NeighborSampler::with_rule(graph.clone(), fanouts.clone(), UniformWithLoop);
-            let sampler = sampler.estimate_sums()?;
+            let sampling = SamplerConfig::new(&fanouts)
+                .with_rule(Rule::UniformWithLoop)
+                .with_weights(kiln_sample::EdgeWeights::Unbiased);
+            let sampler = NeighborSampler::with_config(graph.clone(), sampling.clone())?;
             let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
-                DeviceSampler::with_rule(graph, &fanouts[..], UniformWithLoop).estimate_sums()
+                DeviceSampler::with_config(graph, sampling.clone())
             })?;
             program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
         }

@@ -9,7 +9,7 @@ use kiln_benches::Result;
 use kiln_graph::NodeId;
 use kiln_remote::{Health, RemoteSampler};
 use kiln_rpc::Token;
-use kiln_sample::{BlockSampler, Fanout, RngKey, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::Soak;
 use crate::job::rank_command;
@@ -138,7 +138,9 @@ fn duplicate_rank(soak: &Soak) -> Result {
 }
 
 fn panicking_rule(soak: &Soak) -> Result {
-    let sampler = RemoteSampler::with_named_rule(connect(&soak.server)?, [Fanout::UpTo(2)], PANICS)?;
+    let graph = connect(&soak.server)?;
+    let config = SamplerConfig::new([Fanout::UpTo(2)]).with_rule(graph.rule(PANICS)?);
+    let sampler = RemoteSampler::with_config(graph, config)?;
     let seeds = Seeds::nodes((0..100).map(NodeId).collect());
     let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default());
     soak.pause(Duration::from_millis(500));

@@ -13,7 +13,9 @@ use kiln_graph::NodeId;
 use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
 use kiln_rpc::Token;
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds};
+use kiln_sample::{
+    Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds,
+};
 
 use crate::Soak;
 

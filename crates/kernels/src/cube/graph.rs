@@ -5,7 +5,7 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_graph::{Csc, NodeId};
-use kiln_sample::Frontier;
+use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule};
 use rayon::prelude::*;
 
 use crate::UploadError;
@@ -13,7 +13,6 @@ use crate::cube::launch;
 use crate::cube::pick::{How, Picked, Picking};
 use crate::cube::relabel::{Relabelled, relabel};
 use crate::cube::scan::running_sums;
-use crate::sampler::{EdgeWeights, HopPlan};
 
 /// The arrays of a [`Csc`].
 #[derive(Debug, Clone)]
@@ -139,10 +138,15 @@ impl Graph {
     ///
     /// # Errors
     /// [`HopError`].
-    pub(crate) fn sample_hop(&self, hop: &HopNodes, plan: &HopPlan) -> Result<HopArrays, HopError> {
+    pub(crate) fn sample_hop(
+        &self,
+        hop: &HopNodes,
+        request: HopRequest,
+        rule: &Rule,
+    ) -> Result<HopArrays, HopError> {
         let nodes = &hop.nodes;
-        let Some(picked) = self.pick_hop(hop, plan)? else {
-            return Ok(HopArrays::without_edges(nodes, plan.weights != EdgeWeights::None));
+        let Some(picked) = self.pick_hop(hop, request, rule)? else {
+            return Ok(HopArrays::without_edges(nodes, request.weights != EdgeWeights::None));
         };
         let n_dst = launch::length(nodes);
         let Relabelled { indices, nodes: srcs, n_new_before } =
@@ -153,7 +157,7 @@ impl Graph {
         Ok(HopArrays {
             indices: launch::prefix(&indices, n_edges),
             srcs: launch::prefix(&srcs, n_dst + n_new),
-            weights: picked.weights(&edge_ids, plan.weights),
+            weights: picked.weights(&edge_ids, request.weights),
             indptr: picked.offsets,
             edge_ids,
         })
@@ -166,12 +170,13 @@ impl Graph {
     pub(crate) fn read_hop(
         &self,
         hop: &HopNodes,
-        plan: &HopPlan,
+        request: HopRequest,
+        rule: &Rule,
         out: &mut Frontier,
     ) -> Result<(), HopError> {
         let n_dst = launch::length(&hop.nodes);
-        *out = plan.without_edges(n_dst);
-        let Some(picked) = self.pick_hop(hop, plan)? else { return Ok(()) };
+        *out = without_edges(n_dst, request.weights);
+        let Some(picked) = self.pick_hop(hop, request, rule)? else { return Ok(()) };
         let [indptr] = launch::read([&picked.offsets]);
         out.indptr = indptr;
         let n_edges = out.indptr[n_dst] as usize;
@@ -179,7 +184,7 @@ impl Graph {
             return Ok(());
         }
         let edge_ids = launch::prefix(&picked.edges.edge_ids, n_edges);
-        let weights = picked.weights(&edge_ids, plan.weights);
+        let weights = picked.weights(&edge_ids, request.weights);
         let srcs = launch::prefix(&picked.edges.srcs, n_edges);
         let arrays: Vec<&CubeTensor> = [&srcs, &edge_ids].into_iter().chain(&weights).collect();
         let bytes = launch::read_bytes(&arrays);
@@ -190,10 +195,18 @@ impl Graph {
     }
 
     /// Picks a hop's edges, in room for as many as there may be; `None` where there can be none.
-    fn pick_hop<'a>(&'a self, hop: &'a HopNodes, plan: &HopPlan) -> Result<Option<PickedHop<'a>>, HopError> {
+    fn pick_hop<'a>(
+        &'a self,
+        hop: &'a HopNodes,
+        request: HopRequest,
+        rule: &Rule,
+    ) -> Result<Option<PickedHop<'a>>, HopError> {
         let n_dst = launch::length(&hop.nodes);
-        let fanout = plan.limit();
-        let how = match How::new(plan.fanout, plan.rule) {
+        let fanout = match request.fanout {
+            Fanout::All => u32::MAX,
+            Fanout::UpTo(fanout) => fanout,
+        };
+        let how = match How::new(request.fanout, rule) {
             // Nobody has more: all are taken, by a unit for each.
             How::Uniform | How::WithLoop if self.largest_degree <= fanout => How::All,
             how => how,
@@ -217,7 +230,7 @@ impl Graph {
             }
             n_edges.max(1) as usize
         };
-        let edges = picking.edges(&offsets, most_edges, plan.key);
+        let edges = picking.edges(&offsets, most_edges, request.key);
         Ok(Some(PickedHop { picking, offsets, edges }))
     }
 }
@@ -234,9 +247,15 @@ struct PickedHop<'a> {
 impl PickedHop<'_> {
     /// What these edges carry.
     fn weights(&self, edge_ids: &CubeTensor, weights: EdgeWeights) -> Option<CubeTensor> {
-        let is_scaled = weights == EdgeWeights::Scaled;
+        let is_scaled = weights == EdgeWeights::Unbiased;
         (weights != EdgeWeights::None).then(|| self.picking.weights(&self.offsets, edge_ids, is_scaled))
     }
+}
+
+/// The hop of destinations that have no edge.
+pub(super) fn without_edges(n_dst: usize, weights: EdgeWeights) -> Frontier {
+    let weights = (weights != EdgeWeights::None).then(Vec::new);
+    Frontier { indptr: vec![0; n_dst + 1], weights, ..Frontier::default() }
 }
 
 impl HopArrays {

@@ -26,7 +26,7 @@ pub(crate) use features::{FeatureRows, row_bytes};
 pub(crate) use graph::{Graph, HopArrays, HopError, anchor, float_tensor, int_tensor};
 #[cfg(feature = "nccl")]
 pub use nccl::NcclSum;
-pub(crate) use staged::{Staged, StagedError, check_plan};
+pub(crate) use staged::{Staged, StagedError, check_fanout};
 
 use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;

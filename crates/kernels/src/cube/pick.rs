@@ -17,13 +17,12 @@
 use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use kiln_sample::{Fanout, RngKey};
+use kiln_sample::{Fanout, RngKey, Rule};
 
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::cube::segment_sum::segment_of;
-use crate::sampler::DeviceRule;
 
 /// Which edges of a destination are picked; the compiler of a kernel knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,12 +34,13 @@ pub(super) enum How {
 }
 
 impl How {
-    pub(super) fn new(fanout: Fanout, rule: DeviceRule) -> Self {
+    pub(super) fn new(fanout: Fanout, rule: &Rule) -> Self {
         match (fanout, rule) {
             (Fanout::All, _) => Self::All,
-            (_, DeviceRule::Uniform) => Self::Uniform,
-            (_, DeviceRule::UniformWithReplacement) => Self::WithReplacement,
-            (_, DeviceRule::UniformWithLoop) => Self::WithLoop,
+            (_, Rule::Uniform) => Self::Uniform,
+            (_, Rule::UniformWithReplacement) => Self::WithReplacement,
+            (_, Rule::UniformWithLoop) => Self::WithLoop,
+            (_, Rule::Custom { .. }) => unreachable!("a device sampler should have refused a custom rule"),
         }
     }
 }

@@ -3,12 +3,11 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use kiln_graph::{Csc, EdgeId, NodeId};
-use kiln_sample::{Fanout, Frontier, in_edges};
+use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule, in_edges};
 
 use crate::UploadError;
-use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN};
+use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN, without_edges};
 use crate::cube::launch;
-use crate::sampler::HopPlan;
 
 /// The lists of one hop's destinations, copied for it.
 pub(crate) struct Staged<'a> {
@@ -46,8 +45,8 @@ impl From<UploadError> for StagedError {
 ///
 /// # Errors
 /// [`HopError::FanoutTooLarge`].
-pub(crate) fn check_plan(plan: &HopPlan) -> Result<(), HopError> {
-    match plan.fanout {
+pub(crate) fn check_fanout(fanout: Fanout) -> Result<(), HopError> {
+    match fanout {
         Fanout::UpTo(fanout) if MOST_DRAWN < u64::from(fanout) => {
             Err(HopError::FanoutTooLarge { most: MOST_DRAWN })
         }
@@ -60,14 +59,14 @@ impl<'a> Staged<'a> {
     ///
     /// # Errors
     /// For a destination that the graph does not have, and a damaged graph.
-    pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], has_weights: bool) -> kiln_sample::Result<Self> {
+    pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], weights: EdgeWeights) -> kiln_sample::Result<Self> {
         let edges_of = dsts.iter().enumerate().map(|(position, dst)| in_edges(whole, *dst, position));
         let edges_of = edges_of.collect::<kiln_sample::Result<Vec<_>>>()?;
         let n_edges = edges_of.iter().map(ExactSizeIterator::len).sum();
         let mut indptr = Vec::with_capacity(dsts.len() + 1);
         indptr.push(0);
         let (mut indices, mut bounds) = (Vec::with_capacity(n_edges), Bounds::default());
-        let all_weights = whole.weights().filter(|_| has_weights);
+        let all_weights = whole.weights().filter(|_| weights != EdgeWeights::None);
         let mut weights = all_weights.map(|_| Vec::with_capacity(n_edges));
         for (&dst, edges) in dsts.iter().zip(edges_of) {
             let neighbors = &whole.indices()[edges.clone()];
@@ -88,11 +87,12 @@ impl<'a> Staged<'a> {
     pub(crate) fn read_hop(
         &self,
         anchor: &CubeTensor,
-        plan: &HopPlan,
+        request: HopRequest,
+        rule: &Rule,
         out: &mut Frontier,
     ) -> Result<(), StagedError> {
         if self.indices.is_empty() {
-            *out = plan.without_edges(self.dsts.len());
+            *out = without_edges(self.dsts.len(), request.weights);
             return Ok(());
         }
         let graph =
@@ -100,7 +100,7 @@ impl<'a> Staged<'a> {
         let rows: Vec<u32> = (0..self.dsts.len() as u32).collect();
         let rows = launch::upload_as(anchor, &rows, DType::U32);
         let hop = HopNodes { nodes: graph.upload_nodes(self.dsts), rows };
-        graph.read_hop(&hop, plan, out)?;
+        graph.read_hop(&hop, request, rule, out)?;
         let bounds = out.indptr.windows(2).map(|bounds| bounds[0] as usize..bounds[1] as usize);
         for ((picked, first_here), dst) in bounds.zip(&self.indptr).zip(self.dsts) {
             let first = self.whole.indptr()[dst.index()];

@@ -5,23 +5,15 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, Transposed};
 use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
-use kiln_kernels::{DeviceGraph, DeviceRule, DeviceSampled, DeviceSampler, is_processor};
+use kiln_kernels::{DeviceGraph, DeviceSampled, DeviceSampler, is_processor};
 use kiln_sample::{
-    BlockSampler, Error, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, RngKey, Sampled, Scratch,
-    Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
+    Picks, RngKey, Rule, Sampled, SamplerConfig, Scratch, Seeds,
 };
 use kiln_testkit::{CooGraph, arb_coo, hub, six_nodes};
 use proptest::prelude::*;
 
-const RULES: [DeviceRule; 3] =
-    [DeviceRule::Uniform, DeviceRule::UniformWithReplacement, DeviceRule::UniformWithLoop];
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Weights {
-    None,
-    Stored,
-    Scaled,
-}
+const RULES: [Rule; 3] = Rule::BUILT_IN;
 
 /// The graph with a weight for each edge.
 fn weighted(graph: &CooGraph) -> Arc<Csc> {
@@ -32,37 +24,21 @@ fn weighted(graph: &CooGraph) -> Arc<Csc> {
 fn on_host(
     graph: &Arc<Csc>,
     fanouts: &[Fanout],
-    rule: DeviceRule,
-    weights: Weights,
+    rule: Rule,
+    weights: EdgeWeights,
     seeds: &Seeds,
     key: RngKey,
 ) -> Sampled {
-    fn sample(sampler: impl BlockSampler, seeds: &Seeds, key: RngKey) -> Sampled {
-        sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
-    }
-    macro_rules! by {
-        ($rule:expr) => {{
-            let sampler = NeighborSampler::with_rule(Arc::clone(graph), fanouts.to_vec(), $rule);
-            let sampler = match weights {
-                Weights::None => sampler,
-                Weights::Stored => sampler.carry_weights().unwrap(),
-                Weights::Scaled => sampler.estimate_sums().unwrap(),
-            };
-            sample(sampler, seeds, key)
-        }};
-    }
-    match rule {
-        DeviceRule::UniformWithReplacement => by!(UniformWithReplacement),
-        DeviceRule::UniformWithLoop => by!(UniformWithLoop),
-        _ => by!(Uniform),
-    }
+    let config = SamplerConfig::new(fanouts.to_vec()).with_rule(rule).with_weights(weights);
+    let sampler = NeighborSampler::with_config(Arc::clone(graph), config).unwrap();
+    sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
 }
 
 fn on_device(
     graph: &Arc<Csc>,
     fanouts: &[Fanout],
-    rule: DeviceRule,
-    weights: Weights,
+    rule: Rule,
+    weights: EdgeWeights,
     seeds: &Seeds,
     key: RngKey,
 ) -> DeviceSampled {
@@ -71,13 +47,9 @@ fn on_device(
     sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
 }
 
-fn sampler(graph: DeviceGraph, fanouts: &[Fanout], rule: DeviceRule, weights: Weights) -> DeviceSampler {
-    let sampler = DeviceSampler::with_rule(graph, fanouts, rule);
-    match weights {
-        Weights::None => sampler,
-        Weights::Stored => sampler.carry_weights().unwrap(),
-        Weights::Scaled => sampler.estimate_sums().unwrap(),
-    }
+fn sampler(graph: DeviceGraph, fanouts: &[Fanout], rule: Rule, weights: EdgeWeights) -> DeviceSampler {
+    let config = SamplerConfig::new(fanouts.to_vec()).with_rule(rule).with_weights(weights);
+    DeviceSampler::with_config(graph, config).unwrap()
 }
 
 /// Equal, up to the last place of weights, which the device divides.
@@ -125,22 +97,22 @@ proptest! {
     fn a_device_samples_what_the_processor_samples(
         graph in arb_coo(),
         fanouts in prop::collection::vec(arb_fanout(), 1..4),
-        rule in prop::sample::select(&RULES),
-        weights in prop::sample::select(&[Weights::None, Weights::Stored, Weights::Scaled]),
+        rule in prop::sample::select(RULES.to_vec()),
+        weights in prop::sample::select(&[EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased]),
         picked in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
         seed in any::<u64>(),
     ) {
         let csc = weighted(&graph);
         let seeds = nodes(picked.iter().map(|index| index.index(graph.n_nodes) as u32));
         let key = RngKey::new(seed);
-        let got = on_device(&csc, &fanouts, rule, weights, &seeds, key);
-        let expected = on_host(&csc, &fanouts, rule, weights, &seeds, key);
+        let got = on_device(&csc, &fanouts, rule.clone(), weights, &seeds, key);
+        let expected = on_host(&csc, &fanouts, rule.clone(), weights, &seeds, key);
         check_same(&got, &expected);
         // The same, where hops come back and the host makes blocks, and where lists are copied hop by hop.
         let mut scratch = Scratch::default();
         for graph in [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::staged(csc.clone(), &device())] {
-            let sampler = sampler(graph.unwrap(), &fanouts, rule, weights);
-            check_same_blocks(BlockSampler::sample_blocks(&sampler, &seeds, key, &mut scratch).unwrap(), &expected);
+            let sampler = sampler(graph.unwrap(), &fanouts, rule.clone(), weights);
+            check_same_blocks(FrontierSampler::sample_blocks(&sampler, &seeds, key, &mut scratch).unwrap(), &expected);
             check_same(&sampler.sample_blocks(&seeds, key, &mut scratch).unwrap(), &expected);
         }
     }
@@ -175,8 +147,8 @@ fn hubs_and_many_seeds_are_sampled_alike() {
     let key = RngKey::new(3);
     for rule in RULES {
         for fanouts in [[15, 10, 5].map(Fanout::UpTo), [Fanout::UpTo(40), Fanout::All, Fanout::UpTo(3)]] {
-            let got = on_device(&csc, &fanouts, rule, Weights::None, &seeds, key);
-            check_same(&got, &on_host(&csc, &fanouts, rule, Weights::None, &seeds, key));
+            let got = on_device(&csc, &fanouts, rule.clone(), EdgeWeights::None, &seeds, key);
+            check_same(&got, &on_host(&csc, &fanouts, rule.clone(), EdgeWeights::None, &seeds, key));
         }
     }
 }
@@ -189,8 +161,8 @@ fn edges_are_listed_by_source_alike() {
     for (graph, n_seeds) in graphs {
         for fanout in [Fanout::UpTo(0), Fanout::UpTo(1), Fanout::UpTo(7), Fanout::All] {
             let (seeds, key) = (nodes(0..n_seeds), RngKey::new(2));
-            let got = on_device(&graph, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key);
-            let expected = on_host(&graph, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key);
+            let got = on_device(&graph, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key);
+            let expected = on_host(&graph, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key);
             let expected = Transposed::of(&expected.blocks[0]);
             let expected = [expected.indptr(), expected.dsts(), expected.edges()];
             assert_eq!(read_by_source(&got.blocks[0]), expected, "{n_seeds} seeds, {fanout:?}");
@@ -204,8 +176,8 @@ fn fanouts_above_any_degree_take_all_edges() {
     let seeds = nodes([0, 5]);
     let key = RngKey::new(9);
     for fanout in [Fanout::UpTo(699), Fanout::UpTo(700), Fanout::UpTo(u32::MAX), Fanout::All] {
-        let got = on_device(&star, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key);
-        check_same(&got, &on_host(&star, &[fanout], DeviceRule::Uniform, Weights::None, &seeds, key));
+        let got = on_device(&star, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key);
+        check_same(&got, &on_host(&star, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key));
     }
 }
 
@@ -218,18 +190,18 @@ fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
         let seeds = nodes(0..n_seeds);
         let mut got = None;
         let sample =
-            || got = Some(on_device(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key));
+            || got = Some(on_device(&star, &[Fanout::All], Rule::Uniform, EdgeWeights::None, &seeds, key));
         let is_host = is_processor(&device());
         assert_eq!(reads_of(sample).n_reads, if is_host { 0 } else { n_reads });
         let got = got.unwrap();
         // 24 bytes an edge and 8 a node at most, of which there are 40,000 of each.
         assert!(n_reads == 1 || got.blocks[0].n_bytes() < 40_000 * 32, "{}", got.blocks[0].n_bytes());
-        let expected = on_host(&star, &[Fanout::All], DeviceRule::Uniform, Weights::None, &seeds, key);
+        let expected = on_host(&star, &[Fanout::All], Rule::Uniform, EdgeWeights::None, &seeds, key);
         check_same(&got, &expected);
         for graph in [DeviceGraph::new(star.clone(), &device()), DeviceGraph::staged(star.clone(), &device())]
         {
             let sampler = DeviceSampler::new(graph.unwrap(), [Fanout::All]);
-            let got = BlockSampler::sample_blocks(&sampler, &seeds, key, &mut Scratch::default()).unwrap();
+            let got = FrontierSampler::sample_blocks(&sampler, &seeds, key, &mut Scratch::default()).unwrap();
             check_same_blocks(got, &expected);
         }
     }
@@ -239,13 +211,13 @@ fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
 #[test]
 fn more_neighbours_than_a_device_draws_are_refused() {
     let graph = DeviceGraph::new(hub(3000), &device()).unwrap();
-    let sample = |rule: DeviceRule, fanout: u32| {
-        let sampler = DeviceSampler::with_rule(graph.clone(), [Fanout::UpTo(fanout)], rule);
+    let sample = |rule: Rule, fanout: u32| {
+        let sampler = sampler(graph.clone(), &[Fanout::UpTo(fanout)], rule, EdgeWeights::None);
         sampler.sample_blocks(&nodes([0]), RngKey::new(0), &mut Scratch::default())
     };
     let is_host = is_processor(&device());
     for rule in RULES {
-        assert_eq!(sample(rule, 1024).unwrap().blocks[0].n_edges(), 1024);
+        assert_eq!(sample(rule.clone(), 1024).unwrap().blocks[0].n_edges(), 1024);
         match sample(rule, 1025) {
             Ok(sampled) => assert!(is_host && sampled.blocks[0].n_edges() == 1025),
             Err(error) => {
@@ -256,7 +228,7 @@ fn more_neighbours_than_a_device_draws_are_refused() {
             }
         }
     }
-    assert_eq!(sample(DeviceRule::Uniform, 3000).unwrap().blocks[0].n_edges(), 3000, "all are not drawn");
+    assert_eq!(sample(Rule::Uniform, 3000).unwrap().blocks[0].n_edges(), 3000, "all are not drawn");
     // Of what is staged nobody knows the degrees of the next batch.
     let staged = DeviceSampler::new(DeviceGraph::staged(hub(3000), &device()).unwrap(), [Fanout::UpTo(3000)]);
     let sampled = staged.sample_blocks(&nodes([7]), RngKey::new(0), &mut Scratch::default());
@@ -271,7 +243,7 @@ fn neighbours_in_no_order_do_no_harm() {
     for fanout in 0..9 {
         let (seeds, key) = (nodes([2]), RngKey::new(1));
         let fanouts = [Fanout::UpTo(fanout)];
-        let got = on_device(&graph, &fanouts, DeviceRule::UniformWithLoop, Weights::None, &seeds, key);
+        let got = on_device(&graph, &fanouts, Rule::UniformWithLoop, EdgeWeights::None, &seeds, key);
         let block = read_block(&got.blocks[0]);
         assert!(block.edge_ids().is_sorted() && block.n_edges() <= 9);
         assert!(
@@ -288,7 +260,7 @@ fn neighbours_in_no_order_do_no_harm() {
 fn the_host_waits_once_a_hop_and_no_topology_comes_back() {
     let graph = DeviceGraph::new(weighted(&larger()), &device()).unwrap();
     let is_host = is_processor(&device());
-    let sampler = DeviceSampler::new(graph, [15, 10, 5].map(Fanout::UpTo)).carry_weights().unwrap();
+    let sampler = sampler(graph, &[15, 10, 5].map(Fanout::UpTo), Rule::Uniform, EdgeWeights::Stored);
     let seeds = nodes(0..1000);
     let reads = reads_of(|| {
         let sampled = sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap();
@@ -310,11 +282,11 @@ fn a_seed_that_the_graph_does_not_have_is_refused_with_its_position() {
 
 #[test]
 fn a_hop_of_what_the_graph_does_not_have_is_refused() {
-    let hop = Hop { layer: 0, key: RngKey::new(0) };
+    let request = HopRequest::new(RngKey::new(0), 0, Fanout::UpTo(2), EdgeWeights::None);
     let sample = |graph: DeviceGraph, dsts: &[u32]| {
         let dsts: Vec<NodeId> = dsts.iter().copied().map(NodeId).collect();
         let sampler = DeviceSampler::new(graph, [Fanout::UpTo(2)]);
-        sampler.sample_frontier(hop, &dsts, &mut Scratch::default(), &mut Frontier::default())
+        sampler.sample_frontier(request, &dsts, &mut Scratch::default(), &mut Frontier::default())
     };
     for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::staged(six_nodes(), &device())] {
         let error = sample(graph.unwrap(), &[2, 6]).unwrap_err();
@@ -338,8 +310,9 @@ fn a_hop_that_is_staged_brings_back_its_picks_alone() {
     let is_host = is_processor(&device());
     let sampler = DeviceSampler::new(graph, [Fanout::UpTo(3)]);
     let (dsts, mut out) = ((0..100).map(NodeId).collect::<Vec<_>>(), Frontier::default());
-    let hop = Hop { layer: 0, key: RngKey::new(1) };
-    let reads = reads_of(|| sampler.sample_frontier(hop, &dsts, &mut Scratch::default(), &mut out).unwrap());
+    let request = HopRequest::new(RngKey::new(1), 0, Fanout::UpTo(3), EdgeWeights::None);
+    let reads =
+        reads_of(|| sampler.sample_frontier(request, &dsts, &mut Scratch::default(), &mut out).unwrap());
     // Where each destination's picks begin; then their sources and ids.
     let n_bytes = 4 * 101 + 12 * out.n_edges() as u64;
     let expected = if is_host { Reads::default() } else { Reads { n_reads: 2, n_bytes } };
@@ -351,13 +324,32 @@ fn a_hop_that_is_staged_brings_back_its_picks_alone() {
 fn weights_that_a_graph_does_not_have_are_refused() {
     let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
     assert!(!graph.has_weights());
-    assert!(matches!(DeviceSampler::new(graph, [Fanout::All]).estimate_sums(), Err(Error::NoWeights)));
+    let config = SamplerConfig::new([Fanout::All]).with_weights(EdgeWeights::Unbiased);
+    assert!(matches!(DeviceSampler::with_config(graph, config), Err(Error::NoWeights)));
+}
+
+#[test]
+fn a_rule_of_ones_own_is_refused_by_devices() {
+    let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| picks.push(0);
+    let config = SamplerConfig::new([2]).with_rule(first);
+    for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::staged(six_nodes(), &device())] {
+        match DeviceSampler::with_config(graph.unwrap(), config.clone()) {
+            Ok(sampler) => {
+                assert!(is_processor(&device()));
+                let sampled = sampler.sample_blocks(&nodes([2]), RngKey::new(0), &mut Scratch::default());
+                assert_eq!(sampled.unwrap().blocks[0].n_edges(), 1);
+            }
+            Err(error) => {
+                assert!(!is_processor(&device()) && matches!(error, Error::CustomRule), "{error}");
+            }
+        }
+    }
 }
 
 #[test]
 fn without_layers_the_inputs_are_the_distinct_seeds() {
     let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
-    let sampler = DeviceSampler::new(graph, []);
+    let sampler = DeviceSampler::new(graph, [Fanout::All; 0]);
     let sampled = sampler.sample_blocks(&nodes([4, 2, 4]), RngKey::new(0), &mut Scratch::default()).unwrap();
     assert_eq!(sampled.seed_rows, [0, 1, 0].map(LocalId));
     #[expect(clippy::disallowed_methods, reason = "nothing is written to it")]

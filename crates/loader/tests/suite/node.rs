@@ -9,12 +9,12 @@ use kiln_loader::{
     Error, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass,
     Shard, StageTimes,
 };
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler};
 
 const N_NODES: u32 = 6000;
 const N_CLASSES: u32 = 7;
 
-type NodeLoader = Loader<NodeFetch<dyn BlockSampler, dyn FeatureSource>>;
+type NodeLoader = Loader<NodeFetch<dyn FrontierSampler, dyn FeatureSource>>;
 
 /// Every node has the 12 nodes before it as in-neighbours.
 fn graph() -> Arc<Csc> {
@@ -41,7 +41,7 @@ fn loader(
     let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(rows, 2).unwrap());
     let class = |node| if node < n_labelled { (node % N_CLASSES) as i32 } else { -1 };
     let labels = Labels::new((0..N_NODES).map(class).collect::<Vec<_>>(), N_CLASSES as usize);
-    let sampler: Arc<dyn BlockSampler> = Arc::new(NeighborSampler::new(graph(), fanouts));
+    let sampler: Arc<dyn FrontierSampler> = Arc::new(NeighborSampler::new(graph(), fanouts));
     let fetch = NodeFetch::new(sampler, features, Arc::new(labels));
     let items = ItemSampler::new(items.to_vec(), config).unwrap();
     Loader::new(items, fetch, LoaderConfig { workers, queue_bytes: 1 << 20 }).unwrap()

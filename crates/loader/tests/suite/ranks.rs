@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, EdgeId, NodeId};
 use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard, Uneven};
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Scratch};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
 use proptest::prelude::*;
 
 const TRAIN: Pass = Pass::Train { epoch: 0 };

@@ -13,7 +13,7 @@ use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, values};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Exchange, GcnConfig, Mode, Naming, SageConfig, load_safetensors};
-use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Scratch, Seeds};
+use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 /// A few products and sums of numbers of about 1 in f32.
 const TOLERANCE: f32 = 1e-5;
@@ -37,7 +37,7 @@ fn expected() -> Expected {
 }
 
 /// Loads the named weights and runs the model for all nodes over whole neighbourhoods.
-fn check<M: BlockModel + Exchange>(mut model: M, name: &str, naming: Naming, sampler: &FullNeighbors) {
+fn check<M: BlockModel + Exchange>(mut model: M, name: &str, naming: Naming, sampler: &NeighborSampler) {
     let Expected { n_nodes, widths, features, outputs, .. } = expected();
     assert_eq!(load_safetensors(&mut model, &read(&format!("{name}.safetensors"))).unwrap(), naming);
     let nodes = || (0..n_nodes as u32).map(NodeId);
@@ -72,7 +72,7 @@ fn check_sage(name: &str, naming: Naming) {
     };
     let model = config.init(RngKey::new(0), &device()).unwrap();
     let graph = CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap();
-    check(model, name, naming, &FullNeighbors::new(Arc::new(graph), 2));
+    check(model, name, naming, &NeighborSampler::full(Arc::new(graph), 2));
 }
 
 #[test]
@@ -91,6 +91,7 @@ fn gcn_with_weights_as_in_pyg() {
     let config = GcnConfig { d_in, hidden, n_classes, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
     let model = config.init(RngKey::new(0), &device()).unwrap();
     let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
-    let sampler = FullNeighbors::new(Arc::new(graph), 2).carry_weights().unwrap();
+    let stored = SamplerConfig::full(2).with_weights(EdgeWeights::Stored);
+    let sampler = NeighborSampler::with_config(Arc::new(graph), stored).unwrap();
     check(model, "gcn_pyg", Naming::Pyg, &sampler);
 }

@@ -9,7 +9,7 @@ use kiln_data::Dataset;
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 use kiln_partition::{Error, Method, Origin, Part, PartitionBook, Place, Written, part_folder, write_parts};
-use kiln_sample::{BlockSampler, Domain, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{Domain, Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_testkit::{CooGraph, arb_coo};
 use proptest::prelude::*;
 

@@ -11,8 +11,9 @@ use kiln_data::{Dataset, Names, Split};
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, part_folder, write_parts};
-use kiln_remote::{ConnectConfig, RemoteGraph, Rules, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
 use kiln_rpc::Token;
+use kiln_sample::{Fanout, SamplerConfig};
 
 pub(crate) const N_NODES: usize = 500;
 
@@ -24,6 +25,16 @@ pub(crate) fn wild(number: u64) -> u64 {
 
 pub(crate) fn token() -> Token {
     Token::new("a-word-of-this-test").unwrap()
+}
+
+/// A sampler by the rule that the graph's client knows by this name.
+pub(crate) fn by_name(
+    graph: Arc<RemoteGraph>,
+    fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+    name: &str,
+) -> kiln_remote::Result<RemoteSampler> {
+    let config = SamplerConfig::new(fanouts).with_rule(graph.rule(name)?);
+    RemoteSampler::with_config(graph, config)
 }
 
 /// A graph with hubs, loops, parallel edges and nodes without any, whose edges have weights.

@@ -8,9 +8,9 @@ use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{ConnectConfig, Error, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
 use kiln_rpc::Token;
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
 
-use crate::cluster::{Cluster, LEASE, Link, addresses, config, hubs, parts, serve, serve_at, token};
+use crate::cluster::{Cluster, LEASE, Link, addresses, by_name, config, hubs, parts, serve, serve_at, token};
 
 use crate::same::gathered;
 
@@ -20,7 +20,7 @@ fn halves() -> Vec<Arc<Part>> {
     parts(&hubs(), 2, |node| node as usize % 2, None)
 }
 
-fn step(sampler: &dyn BlockSampler, step: u64) -> kiln_sample::Result<Sampled> {
+fn step(sampler: &dyn FrontierSampler, step: u64) -> kiln_sample::Result<Sampled> {
     let seeds = (0..20).map(|at| NodeId((step as u32 * 20 + at) % 500)).collect();
     sampler.sample_blocks(&Seeds::nodes(seeds), RngKey::new(step), &mut Scratch::default())
 }
@@ -278,7 +278,7 @@ fn questions_that_would_take_all_memory_are_refused() {
     let server = serve(&parts[0]);
     let graph = Arc::new(RemoteGraph::connect(config(addresses(std::slice::from_ref(&server)))).unwrap());
     let fanouts = [Fanout::UpTo(u32::MAX)];
-    let greedy = RemoteSampler::with_named_rule(graph, fanouts, "uniform-with-replacement").unwrap();
+    let greedy = by_name(graph, fanouts, "uniform-with-replacement").unwrap();
     let error = told(&step(&greedy, 0).unwrap_err());
     assert!(error.contains("draws in one question, expected at most"), "{error}");
 }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{RemoteGraph, RemoteSampler, ServeConfig, Server};
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds};
+use kiln_sample::{
+    Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, SamplerConfig, Scratch,
+    Seeds,
+};
 
 use crate::cluster::{config, token, write_only_part};
 
@@ -94,7 +97,7 @@ fn one_request_takes_no_more_memory_than_the_server_states() {
     let samplers = [
         RemoteSampler::new(Arc::clone(&graph), [Fanout::All]),
         // Lists, of which the client picks.
-        RemoteSampler::with_rule(graph, [Fanout::UpTo(1)], all),
+        RemoteSampler::with_config(graph, SamplerConfig::new([1]).with_rule(all)).unwrap(),
     ];
     for sampler in samplers {
         let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();

@@ -10,9 +10,13 @@ use kiln_partition::Part;
 use kiln_remote::{
     ConnectConfig, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server,
 };
-use kiln_sample::{BlockSampler, Fanout, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds};
+use kiln_sample::{
+    Fanout, FrontierSampler, Neighbors, NodeKey, Picks, RngKey, SamplerConfig, Scratch, Seeds,
+};
 
-use crate::cluster::{LEASE, Link, config, data, features, hubs, parts, serve, token, write_only_part};
+use crate::cluster::{
+    LEASE, Link, by_name, config, data, features, hubs, parts, serve, token, write_only_part,
+};
 
 /// The deadline of the calls that must fail.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -72,7 +76,7 @@ fn a_panicking_rule_is_an_error_that_names_the_server() {
         counted.fetch_add(1, Ordering::SeqCst);
         panic!("the rule's own words");
     });
-    let sampler = RemoteSampler::with_named_rule(Arc::clone(&graph), [Fanout::UpTo(1)], "mine").unwrap();
+    let sampler = by_name(Arc::clone(&graph), [1], "mine").unwrap();
     let error = error_in_time(move || sample(&sampler, 20));
     let expected = format!("the graph server {} panicked while it computed a sample", server.address());
     assert!(error.contains(&expected) && error.contains("the rule's own words"), "{error}");
@@ -90,7 +94,7 @@ fn a_rule_that_never_returns_ends_the_call_at_its_deadline() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    let sampler = RemoteSampler::with_named_rule(graph, [Fanout::UpTo(1)], "mine").unwrap();
+    let sampler = by_name(graph, [1], "mine").unwrap();
     let error = error_in_time(move || sample(&sampler, 20));
     let expected = format!("the graph server {} (part 0) is lost: a sample", server.address());
     assert!(error.contains(&expected), "{error}");
@@ -117,7 +121,7 @@ fn a_damaged_partition_is_an_error_that_names_its_file() {
     let samplers = [
         // Sampled by the server, and sampled here of lists.
         RemoteSampler::new(Arc::clone(&graph), [Fanout::UpTo(1)]),
-        RemoteSampler::with_rule(graph, [Fanout::UpTo(1)], first),
+        RemoteSampler::with_config(graph, SamplerConfig::new([1]).with_rule(first)).unwrap(),
     ];
     for sampler in samplers {
         let error = error_in_time(move || sample(&sampler, 20));
@@ -136,7 +140,8 @@ fn responses_that_break_off_at_the_same_byte_end_at_the_deadline() {
     let graph = Arc::new(RemoteGraph::connect(connect.clone()).unwrap());
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| picks.push(0);
     let named = RemoteSampler::new(Arc::clone(&graph), [Fanout::All]);
-    let by_lists = RemoteSampler::with_rule(Arc::clone(&graph), [Fanout::UpTo(1)], first);
+    let by_lists =
+        RemoteSampler::with_config(Arc::clone(&graph), SamplerConfig::new([1]).with_rule(first)).unwrap();
     let rows = RemoteFeatures::new(graph).unwrap();
     let is_lost = |what: &str, error: String| {
         assert!(error.contains("is lost") && error.contains(what), "{what}: {error}");
@@ -181,7 +186,7 @@ fn a_server_stops_working_for_disconnected_clients() {
     };
     let sampler = || {
         let graph = Arc::new(RemoteGraph::connect(connect.clone()).unwrap());
-        RemoteSampler::with_named_rule(graph, [Fanout::UpTo(1)], "mine").unwrap()
+        by_name(graph, [1], "mine").unwrap()
     };
     let samplers = [sampler(), sampler(), sampler()];
     // Each request is 8 s of work for the only thread.

@@ -9,11 +9,11 @@ use kiln_graph::{Buf, NodeId};
 use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{RemoteFeatures, RemoteSampler, Rules};
 use kiln_sample::{
-    BlockSampler, Fanout, Frontier, FrontierSampler, Hop, NeighborSampler, Neighbors, NodeKey, PickRule,
-    Picks, RngKey, Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
+    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey, Picks,
+    RngKey, Rule, Sampled, SamplerConfig, Scratch, Seeds,
 };
 
-use crate::cluster::{Cluster, N_NODES, data, features, hubs, parts, wild};
+use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, parts, wild};
 
 const FANOUTS: [Fanout; 3] = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(7)];
 
@@ -29,7 +29,7 @@ fn batches() -> Vec<(Seeds, RngKey)> {
     ]
 }
 
-fn sampled(sampler: &dyn BlockSampler) -> Vec<Sampled> {
+fn sampled(sampler: &dyn FrontierSampler) -> Vec<Sampled> {
     let mut scratch = Scratch::default();
     batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
 }
@@ -56,50 +56,19 @@ fn modes(parts: &[Arc<Part>]) -> impl Iterator<Item = Option<usize>> {
 fn blocks_are_those_of_the_whole_graph() {
     let data = hubs();
     let graph = &data.graph;
-    let of_rule = |with_weights: &str| -> [(&str, Box<dyn BlockSampler>); 3] {
-        fn finish<R: kiln_sample::PickRule>(
-            sampler: NeighborSampler<R>,
-            weights: &str,
-        ) -> NeighborSampler<R> {
-            match weights {
-                "stored" => sampler.carry_weights().unwrap(),
-                "scaled" => sampler.estimate_sums().unwrap(),
-                _ => sampler,
-            }
-        }
-        let make = || Arc::clone(graph);
-        [
-            ("uniform", Box::new(finish(NeighborSampler::new(make(), FANOUTS), with_weights))),
-            (
-                "uniform-with-loop",
-                Box::new(finish(NeighborSampler::with_rule(make(), FANOUTS, UniformWithLoop), with_weights)),
-            ),
-            (
-                "uniform-with-replacement",
-                Box::new(finish(
-                    NeighborSampler::with_rule(make(), FANOUTS, UniformWithReplacement),
-                    with_weights,
-                )),
-            ),
-        ]
-    };
     for (n_parts, owner) in ways() {
         let parts = parts(&data, n_parts, owner, None);
         for own in modes(&parts) {
             let cluster = Cluster::of(&parts, own, Rules::default());
-            for weights in ["none", "stored", "scaled"] {
-                for (name, whole) in of_rule(weights) {
-                    let remote =
-                        RemoteSampler::with_named_rule(Arc::clone(&cluster.graph), FANOUTS, name).unwrap();
-                    let remote = match weights {
-                        "stored" => remote.carry_weights().unwrap(),
-                        "scaled" => remote.estimate_sums().unwrap(),
-                        _ => remote,
-                    };
+            for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
+                for rule in Rule::BUILT_IN {
+                    let config = SamplerConfig::new(FANOUTS).with_rule(rule.clone()).with_weights(weights);
+                    let whole = NeighborSampler::with_config(Arc::clone(graph), config.clone()).unwrap();
+                    let remote = RemoteSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
                     assert_eq!(remote.warning(), None);
                     assert!(
-                        sampled(&remote) == sampled(&*whole),
-                        "{name}, {weights}, {n_parts} parts, own {own:?}"
+                        sampled(&remote) == sampled(&whole),
+                        "{rule:?}, {weights:?}, {n_parts} parts, own {own:?}"
                     );
                 }
             }
@@ -118,17 +87,19 @@ fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Pi
 #[test]
 fn rules_of_the_user_pick_the_same_there_and_here() {
     let data = hubs();
-    let whole =
-        NeighborSampler::with_rule(Arc::clone(&data.graph), FANOUTS, last_ones).carry_weights().unwrap();
+    let config = SamplerConfig::new(FANOUTS).with_weights(EdgeWeights::Stored);
+    let by = |rule: Rule| config.clone().with_rule(rule);
+    let whole = NeighborSampler::with_config(Arc::clone(&data.graph), by(last_ones.into())).unwrap();
     let expected = sampled(&whole);
     let parts = parts(&data, 2, |node| node as usize / 3 % 2, None);
     for own in modes(&parts) {
         let rules = Rules::default().register("last-ones", last_ones).unwrap();
         let cluster = Cluster::of(&parts, own, rules);
         let graph = || Arc::clone(&cluster.graph);
-        let there = RemoteSampler::with_named_rule(graph(), FANOUTS, "last-ones").unwrap();
-        assert!(sampled(&there.carry_weights().unwrap()) == expected, "own {own:?}");
-        let here = RemoteSampler::with_rule(graph(), FANOUTS, last_ones).carry_weights().unwrap();
+        let there = by(cluster.graph.rule("last-ones").unwrap());
+        let there = RemoteSampler::with_config(graph(), there).unwrap();
+        assert!(sampled(&there) == expected, "own {own:?}");
+        let here = RemoteSampler::with_config(graph(), by(last_ones.into())).unwrap();
         let warning = here.warning().unwrap();
         assert!(warning.contains("of each node all edges travel"), "{warning}");
         assert!(sampled(&here) == expected, "here, own {own:?}");
@@ -136,14 +107,14 @@ fn rules_of_the_user_pick_the_same_there_and_here() {
 }
 
 /// A sampler for the own part, which counts the nodes that it was asked for.
-struct Counting<R> {
-    sampler: NeighborSampler<R>,
+struct Counting {
+    sampler: NeighborSampler,
     n_dsts: Arc<AtomicUsize>,
 }
 
-impl<R: PickRule> FrontierSampler for Counting<R> {
-    fn n_layers(&self) -> usize {
-        FrontierSampler::n_layers(&self.sampler)
+impl FrontierSampler for Counting {
+    fn fanouts(&self) -> &[Fanout] {
+        self.sampler.fanouts()
     }
 
     fn n_nodes(&self) -> usize {
@@ -152,37 +123,58 @@ impl<R: PickRule> FrontierSampler for Counting<R> {
 
     fn sample_frontier(
         &self,
-        hop: Hop,
+        request: HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
         self.n_dsts.fetch_add(dsts.len(), Ordering::Relaxed);
-        self.sampler.sample_frontier(hop, dsts, scratch, out)
+        self.sampler.sample_frontier(request, dsts, scratch, out)
     }
 }
 
 #[test]
 fn the_own_part_may_be_sampled_by_another_sampler() {
     let data = hubs();
-    let whole = NeighborSampler::with_rule(Arc::clone(&data.graph), FANOUTS, UniformWithLoop);
-    let expected = sampled(&whole.estimate_sums().unwrap());
+    let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformWithLoop);
+    let config = || config.clone().with_weights(EdgeWeights::Unbiased);
+    let expected = sampled(&NeighborSampler::with_config(Arc::clone(&data.graph), config()).unwrap());
     for (n_parts, owner) in ways() {
         let parts = parts(&data, n_parts, owner, None);
         for (own, part) in parts.iter().enumerate() {
             let cluster = Cluster::of(&parts, Some(own), Rules::default());
             let n_dsts = Arc::<AtomicUsize>::default();
             let by_node = Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
-            let sampler =
-                NeighborSampler::with_rule(by_node, FANOUTS, UniformWithLoop).estimate_sums().unwrap();
-            let remote =
-                RemoteSampler::with_named_rule(Arc::clone(&cluster.graph), FANOUTS, "uniform-with-loop")
-                    .unwrap();
-            let remote = remote.estimate_sums().unwrap();
+            let sampler = NeighborSampler::with_config(by_node, config()).unwrap();
+            let remote = RemoteSampler::with_config(Arc::clone(&cluster.graph), config()).unwrap();
             let remote = remote.with_own(Counting { sampler, n_dsts: Arc::clone(&n_dsts) }).unwrap();
             assert!(sampled(&remote) == expected, "{n_parts} parts, own {own}");
             assert_eq!(0 < n_dsts.load(Ordering::Relaxed), !part.old_ids.is_empty());
         }
+    }
+}
+
+/// A sampler whose edges carry no weights, whatever the request is.
+struct WithoutWeights(NeighborSampler);
+
+impl FrontierSampler for WithoutWeights {
+    fn fanouts(&self) -> &[Fanout] {
+        self.0.fanouts()
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.0.n_nodes()
+    }
+
+    fn sample_frontier(
+        &self,
+        request: HopRequest,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> kiln_sample::Result<()> {
+        let request = HopRequest { weights: EdgeWeights::None, ..request };
+        self.0.sample_frontier(request, dsts, scratch, out)
     }
 }
 
@@ -197,8 +189,9 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
     assert!(error.to_string().contains("has 1 layers and 500 nodes, expected 3 and 500"), "{error}");
     let error = remote().with_own(NeighborSampler::new(Arc::clone(&parts[0].graph), FANOUTS)).unwrap_err();
     assert!(error.to_string().contains("has 3 layers and 250 nodes, expected 3 and 500"), "{error}");
-    let without_weights = NeighborSampler::new(by_node(&cluster), FANOUTS);
-    let remote = remote().carry_weights().unwrap().with_own(without_weights).unwrap();
+    let config = SamplerConfig::new(FANOUTS).with_weights(EdgeWeights::Stored);
+    let remote = RemoteSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
+    let remote = remote.with_own(WithoutWeights(NeighborSampler::new(by_node(&cluster), FANOUTS))).unwrap();
     let (seeds, key) = &batches()[0];
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(error.to_string().contains("gives no weights"), "{error}");
@@ -211,8 +204,8 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
     }
     struct Nothing;
     impl FrontierSampler for Nothing {
-        fn n_layers(&self) -> usize {
-            FANOUTS.len()
+        fn fanouts(&self) -> &[Fanout] {
+            &FANOUTS
         }
 
         fn n_nodes(&self) -> usize {
@@ -221,7 +214,7 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
 
         fn sample_frontier(
             &self,
-            _: Hop,
+            _: HopRequest,
             _: &[NodeId],
             _: &mut Scratch,
             _: &mut Frontier,
@@ -241,19 +234,19 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
 
 #[test]
 fn a_rule_that_servers_do_not_know_is_an_error() {
-    let (data, rule) = (hubs(), Uniform);
+    let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let cluster = Cluster::of(&parts, None, Rules::default());
     let graph = || Arc::clone(&cluster.graph);
-    let error = RemoteSampler::with_named_rule(graph(), FANOUTS, "mine").unwrap_err();
+    let error = by_name(graph(), FANOUTS, "mine").unwrap_err();
     assert!(error.to_string().contains("no rule `mine`, there are uniform,"), "{error}");
-    assert!(Rules::default().register("uniform", rule).is_err());
+    assert!(Rules::default().register("uniform", last_ones).is_err());
     // Known here alone.
     let servers = cluster.servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>();
-    let rules = Rules::default().register("mine", rule).unwrap();
+    let rules = Rules::default().register("mine", last_ones).unwrap();
     let config = kiln_remote::ConnectConfig { rules, ..crate::cluster::config(servers) };
     let graph = Arc::new(kiln_remote::RemoteGraph::connect(config).unwrap());
-    let error = RemoteSampler::with_named_rule(graph, FANOUTS, "mine").unwrap_err();
+    let error = by_name(graph, FANOUTS, "mine").unwrap_err();
     assert!(error.to_string().contains("knows no rule `mine`: register it there"), "{error}");
 }
 

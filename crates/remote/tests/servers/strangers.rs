@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kiln_graph::NodeId;
 use kiln_remote::{Error, Health, RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_rpc::Token;
-use kiln_sample::{BlockSampler, Fanout, RngKey, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::cluster::{config, hubs, parts, token};
 

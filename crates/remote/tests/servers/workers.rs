@@ -7,7 +7,7 @@ use kiln_dist::{Communicator, Ranks};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{Error, RemoteFeatures, RemoteSampler, Worker, WorkerConfig};
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 
 use crate::cluster::{N_NODES, hubs, parts, token, wild};
 use crate::same::gathered;

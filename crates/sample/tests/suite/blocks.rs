@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, NodeId};
 use kiln_sample::{
-    BlockSampler, Error, Fanout, Frontier, FrontierSampler, FullNeighbors, Hop, NeighborSampler, Neighbors,
-    NodeKey, PickRule, Picks, RngKey, Sampled, Scratch, Seeds,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
+    PickRule, Picks, RngKey, Rule, Sampled, SamplerConfig, Scratch, Seeds,
 };
 use kiln_testkit::{arb_coo, check_block, check_same_edges, hub, ring, six_nodes};
 use proptest::prelude::*;
@@ -17,14 +17,14 @@ fn nodes(ids: impl IntoIterator<Item = u32>) -> Vec<NodeId> {
     ids.into_iter().map(NodeId).collect()
 }
 
-fn sample(sampler: &impl BlockSampler, seeds: impl IntoIterator<Item = u32>, seed: u64) -> Sampled {
+fn sample(sampler: &impl FrontierSampler, seeds: impl IntoIterator<Item = u32>, seed: u64) -> Sampled {
     let seeds = Seeds::nodes(nodes(seeds));
     sampler.sample_blocks(&seeds, RngKey::new(seed), &mut Scratch::default()).unwrap()
 }
 
 #[test]
 fn whole_hops_of_the_six_node_graph() {
-    let sampled = sample(&FullNeighbors::new(six_nodes(), 2), [5, 3], 0);
+    let sampled = sample(&NeighborSampler::full(six_nodes(), 2), [5, 3], 0);
     let [outer, inner] = &sampled.blocks[..] else { panic!("two layers give two blocks") };
     assert_eq!(inner.srcs(), nodes([5, 3, 2, 4]));
     assert_eq!(inner.indptr(), [0, 1, 3]);
@@ -46,7 +46,7 @@ fn golden_picks_of_a_hub() {
     };
     assert_eq!(picks(0), GOLDEN_SEED_0);
     assert_eq!(picks(1), GOLDEN_SEED_1);
-    let sampler = NeighborSampler::with_replacement(hub(3), [Fanout::UpTo(6)]);
+    let sampler = NeighborSampler::with_rule(hub(3), [Fanout::UpTo(6)], Rule::UniformWithReplacement);
     let edges: Vec<u64> = sample(&sampler, [0], 0).blocks[0].edge_ids().iter().map(|edge| edge.0).collect();
     assert_eq!(edges, GOLDEN_WITH_REPLACEMENT);
 }
@@ -67,7 +67,11 @@ fn isolated_nodes_have_no_edges_and_stay_destinations() {
     let graph = Arc::new(CscBuilder::new(5).build(&[0], &[1]).unwrap());
     for sampled in [
         sample(&NeighborSampler::new(graph.clone(), [Fanout::UpTo(3), Fanout::All]), [4, 2], 0),
-        sample(&NeighborSampler::with_replacement(graph.clone(), [Fanout::UpTo(3); 2]), [4, 2], 0),
+        sample(
+            &NeighborSampler::with_rule(graph.clone(), [Fanout::UpTo(3); 2], Rule::UniformWithReplacement),
+            [4, 2],
+            0,
+        ),
     ] {
         assert_eq!(sampled.blocks[0].srcs(), nodes([4, 2]));
         assert_eq!(sampled.blocks[0].indptr(), [0, 0, 0]);
@@ -95,7 +99,7 @@ fn a_hub_of_over_a_million_neighbours() {
         assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "picks of {fanout} are distinct");
         assert!(edges[edges.len() - 1].0 > u64::from(degree) / 2, "picks reach the far half");
     }
-    let whole = sample(&FullNeighbors::new(graph.clone(), 1), [0], 0);
+    let whole = sample(&NeighborSampler::full(graph.clone(), 1), [0], 0);
     assert_eq!(whole.blocks[0].n_edges(), degree as usize);
 }
 
@@ -115,7 +119,7 @@ fn fanout_zero_picks_nothing_and_a_large_one_everything() {
     let graph = six_nodes();
     let all = sample(&NeighborSampler::new(graph.clone(), [Fanout::UpTo(u32::MAX)]), 0..6, 0);
     assert_eq!(all, sample(&NeighborSampler::new(graph.clone(), [Fanout::All]), 0..6, 0));
-    assert_eq!(all, sample(&FullNeighbors::new(graph, 1), 0..6, 0));
+    assert_eq!(all, sample(&NeighborSampler::full(graph, 1), 0..6, 0));
 }
 
 #[test]
@@ -139,8 +143,14 @@ fn bad_input_is_refused() {
     assert!(matches!(error, Error::BadEdgeRange { node: NodeId(0), start: 0, end: 2, .. }), "{error}");
     let error = fail(csc(vec![0, 1, 0, 1], vec![0]), 1);
     assert!(matches!(error, Error::BadEdgeRange { node: NodeId(1), start: 1, end: 0, .. }), "{error}");
+    let weighted = SamplerConfig::new([Fanout::All]).with_weights(EdgeWeights::Stored);
+    assert!(matches!(NeighborSampler::with_config(ring(4), weighted).unwrap_err(), Error::NoWeights));
+    // A request for weights comes from elsewhere, too.
+    let request = HopRequest::new(RngKey::new(0), 0, Fanout::All, EdgeWeights::Stored);
+    let sampler = NeighborSampler::new(ring(4), [Fanout::All]);
+    let (mut scratch, mut out) = (Scratch::default(), Frontier::default());
     assert!(matches!(
-        NeighborSampler::new(ring(4), [Fanout::All]).carry_weights().unwrap_err(),
+        sampler.sample_frontier(request, &nodes([0]), &mut scratch, &mut out).unwrap_err(),
         Error::NoWeights
     ));
 }
@@ -162,14 +172,16 @@ fn a_scratch_serves_after_an_error_and_for_another_graph() {
 #[test]
 fn weights_travel_with_their_edges() {
     let graph = CscBuilder::new(4).weights(&[0.5, 1.5, 2.5]).build(&[3, 1, 2], &[0, 0, 0]).unwrap();
-    let sampler = NeighborSampler::new(Arc::new(graph), [Fanout::UpTo(2)]).carry_weights().unwrap();
+    let config = SamplerConfig::new([Fanout::UpTo(2)]).with_weights(EdgeWeights::Stored);
+    let sampler = NeighborSampler::with_config(Arc::new(graph), config).unwrap();
     let block = &sample(&sampler, [0], 0).blocks[0];
     for (edge, weight) in block.edge_ids().iter().zip(block.weights().unwrap()) {
         assert_eq!(*weight, [1.5, 2.5, 0.5][edge.index()]);
     }
     assert_eq!(block.n_edges(), 2);
     let graph = CscBuilder::new(2).weights(&[0.5]).build(&[1], &[0]).unwrap();
-    let whole = FullNeighbors::new(Arc::new(graph), 1).carry_weights().unwrap();
+    let whole = SamplerConfig::full(1).with_weights(EdgeWeights::Stored);
+    let whole = NeighborSampler::with_config(Arc::new(graph), whole).unwrap();
     assert_eq!(sample(&whole, [0], 0).blocks[0].weights(), Some(&[0.5][..]));
 }
 
@@ -199,8 +211,8 @@ fn a_users_rule_sees_one_destination_and_is_checked() {
 struct Lying(NeighborSampler);
 
 impl FrontierSampler for Lying {
-    fn n_layers(&self) -> usize {
-        1
+    fn fanouts(&self) -> &[Fanout] {
+        self.0.fanouts()
     }
 
     fn n_nodes(&self) -> usize {
@@ -209,12 +221,12 @@ impl FrontierSampler for Lying {
 
     fn sample_frontier(
         &self,
-        hop: Hop,
+        request: HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        self.0.sample_frontier(hop, &dsts[1..], scratch, out)
+        self.0.sample_frontier(request, &dsts[1..], scratch, out)
     }
 }
 
@@ -265,7 +277,8 @@ proptest! {
         let seeds: Vec<u32> = picked.iter().map(|index| index.index(coo.n_nodes) as u32).collect();
         let layers = fanouts.map(Fanout::UpTo);
         let sampled = if replace {
-            sample(&NeighborSampler::with_replacement(graph.clone(), layers), seeds.clone(), seed)
+            let rule = Rule::UniformWithReplacement;
+            sample(&NeighborSampler::with_rule(graph.clone(), layers, rule), seeds.clone(), seed)
         } else {
             sample(&NeighborSampler::new(graph.clone(), layers), seeds.clone(), seed)
         };

@@ -4,14 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use kiln_graph::NodeId;
-use kiln_sample::{BlockSampler, Domain, Fanout, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{Domain, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, Scratch, Seeds};
 use kiln_testkit::{chi_square_p_value, hub};
 
 /// Fixed keys give one p-value each; a sound generator falls below this once in ten thousand keys.
 const LEAST_P_VALUE: f64 = 1e-4;
 
 /// Counts how often each neighbour of a hub is picked over many steps.
-fn pick_counts(sampler: &impl BlockSampler, degree: usize, n_steps: u64) -> Vec<u64> {
+fn pick_counts(sampler: &impl FrontierSampler, degree: usize, n_steps: u64) -> Vec<u64> {
     let mut counts = vec![0; degree];
     let mut scratch = Scratch::default();
     let seeds = Seeds::nodes(vec![NodeId(0)]);
@@ -43,7 +43,7 @@ fn neighbours_are_equally_likely_without_replacement() {
 
 #[test]
 fn neighbours_are_equally_likely_with_replacement() {
-    let sampler = NeighborSampler::with_replacement(hub(37), [Fanout::UpTo(8)]);
+    let sampler = NeighborSampler::with_rule(hub(37), [Fanout::UpTo(8)], Rule::UniformWithReplacement);
     let counts = pick_counts(&sampler, 37, 20_000);
     let p = chi_square_p_value(&counts, &[8.0 * 20_000.0 / 37.0; 37]);
     assert!(p > LEAST_P_VALUE && p < 1.0 - LEAST_P_VALUE, "p = {p}, {counts:?}");

@@ -8,18 +8,11 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, BlockParts, Csc, CscBuilder, LocalId, NodeId};
 use kiln_sample::{
-    BlockSampler, Domain, Error, Fanout, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey,
-    Sampled, Scratch, Seeds, Uniform, UniformWithLoop, UniformWithReplacement,
+    Domain, EdgeWeights, Error, Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, Picks, RngKey,
+    Rule, Sampled, SamplerConfig, Scratch, Seeds,
 };
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Weights {
-    None,
-    Stored,
-    Estimates,
-}
 
 /// A user's rule that reads the neighbours: those with even ids, the last one twice.
 fn even(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Picks) {
@@ -75,7 +68,7 @@ struct Plain {
     fanouts: Vec<Fanout>,
     rule: PlainRule,
     keeps_self_loops: bool,
-    weights: Weights,
+    weights: EdgeWeights,
 }
 
 impl Plain {
@@ -103,7 +96,7 @@ impl Plain {
                 }
                 parts.indptr.push(parts.indices.len() as u32);
             }
-            parts.weights = (self.weights != Weights::None).then_some(weights);
+            parts.weights = (self.weights != EdgeWeights::None).then_some(weights);
             parts.srcs = nodes.clone();
             blocks.push(Block::new(parts));
         }
@@ -125,44 +118,40 @@ impl Plain {
         let n_kept = (0..degree).filter(|&pick| is_kept(pick)).count();
         let n_drawn = picks.iter().filter(|pick| !is_kept(**pick)).count();
         let scale = match self.weights {
-            Weights::Estimates => ((degree as usize - n_kept) as f64 / n_drawn as f64) as f32,
-            Weights::None | Weights::Stored => 1.0,
+            EdgeWeights::Unbiased => ((degree as usize - n_kept) as f64 / n_drawn as f64) as f32,
+            EdgeWeights::None | EdgeWeights::Stored => 1.0,
         };
         picks.iter().map(|&pick| (pick, if is_kept(pick) { 1.0 } else { scale })).collect()
     }
 }
 
-fn sampler<R: PickRule>(plain: &Plain, rule: R) -> NeighborSampler<R> {
-    let sampler = NeighborSampler::with_rule(plain.graph.clone(), plain.fanouts.clone(), rule);
-    match plain.weights {
-        Weights::None => sampler,
-        Weights::Stored => sampler.carry_weights().unwrap(),
-        Weights::Estimates => sampler.estimate_sums().unwrap(),
-    }
+fn sampler(plain: &Plain, rule: impl Into<Rule>) -> NeighborSampler {
+    let config = SamplerConfig::new(plain.fanouts.clone()).with_rule(rule).with_weights(plain.weights);
+    NeighborSampler::with_config(plain.graph.clone(), config).unwrap()
 }
 
 /// Compares all rules and all kinds of weights, with one scratch for all.
 fn check(graph: &Arc<Csc>, fanouts: &[Fanout], seeds: &[u32], seed: u64, scratch: &mut Scratch) {
     let key = RngKey::new(seed);
     let given = Seeds::nodes(seeds.iter().copied().map(NodeId).collect());
-    for weights in [Weights::None, Weights::Stored, Weights::Estimates] {
+    for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
         let plain = |rule, keeps_self_loops| {
             let (graph, fanouts) = (graph.clone(), fanouts.to_vec());
             Plain { graph, fanouts, rule, keeps_self_loops, weights }
         };
         let name = format!("{fanouts:?}, {weights:?}, {} seeds", seeds.len());
-        let mut same = |plain: Plain, sampler: &dyn BlockSampler, rule: &str| {
+        let mut same = |plain: Plain, sampler: &dyn FrontierSampler, rule: &str| {
             let sampled = sampler.sample_blocks(&given, key, scratch).unwrap();
             assert!(sampled == plain.sample(seeds, key), "{rule}: {name}");
         };
         let uniform = plain(plain_uniform, false);
-        let fast = sampler(&uniform, Uniform);
+        let fast = sampler(&uniform, Rule::Uniform);
         same(uniform, &fast, "uniform");
         let with_loop = plain(plain_with_loop, true);
-        let fast = sampler(&with_loop, UniformWithLoop);
+        let fast = sampler(&with_loop, Rule::UniformWithLoop);
         same(with_loop, &fast, "with the loop");
         let with_replacement = plain(plain_with_replacement, false);
-        let fast = sampler(&with_replacement, UniformWithReplacement);
+        let fast = sampler(&with_replacement, Rule::UniformWithReplacement);
         same(with_replacement, &fast, "with replacement");
         let users = plain(plain_even, false);
         let fast = sampler(&users, even);
@@ -241,7 +230,7 @@ fn damaged(damage: impl Fn(&mut [u64], &mut [NodeId])) -> Arc<Csc> {
     Arc::new(Csc::new(indptr.into(), indices.into()).unwrap())
 }
 
-fn error_of(graph: Arc<Csc>, rule: impl PickRule) -> Error {
+fn error_of(graph: Arc<Csc>, rule: impl Into<Rule>) -> Error {
     let sampler = NeighborSampler::with_rule(graph, [Fanout::UpTo(3)], rule);
     let seeds = Seeds::nodes((0..200).map(NodeId).collect());
     sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err()
@@ -251,11 +240,11 @@ fn error_of(graph: Arc<Csc>, rule: impl PickRule) -> Error {
 fn the_first_damage_is_named_whatever_group_it_is_in() {
     for at in [1, 63, 64, 65, 127, 128, 129] {
         // A range that ends behind the last edge, and one more, much later.
-        let error = error_of(damaged(|indptr, _| (indptr[at], indptr[190]) = (900, 901)), Uniform);
+        let error = error_of(damaged(|indptr, _| (indptr[at], indptr[190]) = (900, 901)), Rule::Uniform);
         let named = matches!(error, Error::BadEdgeRange { node, end: 900, .. } if node.index() == at - 1);
         assert!(named, "{error}");
         let bad = |indices: &mut [NodeId]| (indices[at], indices[190]) = (NodeId(300), NodeId(301));
-        let error = error_of(damaged(|_, indices| bad(indices)), Uniform);
+        let error = error_of(damaged(|_, indices| bad(indices)), Rule::Uniform);
         let named =
             matches!(error, Error::NeighborOutOfRange { node: NodeId(300), edge, .. } if edge == at as u64);
         assert!(named, "{error}");

@@ -6,10 +6,7 @@
 use std::sync::Arc;
 
 use kiln_graph::{CscBuilder, NodeId};
-use kiln_sample::{
-    BlockSampler, Domain, Fanout, NeighborSampler, PickRule, RngKey, Scratch, Seeds, Uniform,
-    UniformWithReplacement,
-};
+use kiln_sample::{Domain, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, Scratch, Seeds};
 
 /// Seed 0x0123456789abcdef, epoch 2, step 3.
 fn step_key() -> RngKey {
@@ -37,7 +34,7 @@ fn draws_are_as_documented() {
 }
 
 /// The picks of node 42 at layer 1, for a given number of neighbours.
-fn picks(rule: impl PickRule, degree: u32, fanout: u32) -> Vec<u64> {
+fn picks(rule: Rule, degree: u32, fanout: u32) -> Vec<u64> {
     let srcs: Vec<u32> = (0..degree).map(|node| node % 43).collect();
     let graph = Arc::new(CscBuilder::new(43).build(&srcs, &vec![42; degree as usize]).unwrap());
     let sampler = NeighborSampler::with_rule(graph, [Fanout::All, Fanout::UpTo(fanout)], rule);
@@ -48,7 +45,7 @@ fn picks(rule: impl PickRule, degree: u32, fanout: u32) -> Vec<u64> {
 
 #[test]
 fn picks_are_as_documented() {
-    assert_eq!(picks(Uniform, 100, 10), [2, 25, 28, 40, 43, 45, 60, 65, 79, 87]);
-    assert_eq!(picks(Uniform, 12, 10), [0, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-    assert_eq!(picks(UniformWithReplacement, 100, 5), [2, 28, 47, 65, 92]);
+    assert_eq!(picks(Rule::Uniform, 100, 10), [2, 25, 28, 40, 43, 45, 60, 65, 79, 87]);
+    assert_eq!(picks(Rule::Uniform, 12, 10), [0, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(picks(Rule::UniformWithReplacement, 100, 5), [2, 28, 47, 65, 92]);
 }

@@ -7,15 +7,30 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, EdgeId, Mapping, NodeId, gcn_norm};
 use kiln_sample::{
-    BlockSampler, Domain, Error, Fanout, FullNeighbors, NeighborSampler, Neighbors, NodeKey, PickRule, Picks,
-    RngKey, Scratch, Seeds, Uniform, UniformWithLoop,
+    Domain, EdgeWeights, Error, Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, PickRule,
+    Picks, RngKey, Rule, SamplerConfig, Scratch, Seeds,
 };
 use kiln_testkit::{arb_coo, check_block, hub, six_nodes};
 use proptest::prelude::*;
 
-fn block_of(sampler: &impl BlockSampler, seeds: impl IntoIterator<Item = u32>, key: RngKey) -> Block {
+fn block_of(sampler: &impl FrontierSampler, seeds: impl IntoIterator<Item = u32>, key: RngKey) -> Block {
     let seeds = Seeds::nodes(seeds.into_iter().map(NodeId).collect());
     sampler.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap().blocks.remove(0)
+}
+
+/// A sampler of one layer.
+fn one_layer(
+    graph: Arc<Csc>,
+    fanout: Fanout,
+    rule: impl Into<Rule>,
+    weights: EdgeWeights,
+) -> kiln_sample::Result<NeighborSampler> {
+    NeighborSampler::with_config(graph, SamplerConfig::new([fanout]).with_rule(rule).with_weights(weights))
+}
+
+/// A sampler of one layer by an unbiased estimate.
+fn unbiased(graph: Arc<Csc>, fanout: Fanout, rule: impl Into<Rule>) -> NeighborSampler {
+    one_layer(graph, fanout, rule, EdgeWeights::Unbiased).unwrap()
 }
 
 /// The six-node graph with the weights 1, 2, 4, ... in edge order.
@@ -46,12 +61,12 @@ impl PickRule for LoopAndFirst {
 
 #[test]
 fn a_pick_stands_for_as_many_edges_as_were_not_picked() {
-    let sampler = NeighborSampler::with_rule(weighted(), [Fanout::UpTo(2)], first).estimate_sums().unwrap();
+    let sampler = unbiased(weighted(), Fanout::UpTo(2), first);
     // Node 2 has three edges of which two are picked, node 3 two of two.
     let block = block_of(&sampler, [2, 3], RngKey::new(0));
     assert_eq!(block.edge_ids(), [1, 2, 4, 5].map(EdgeId));
     assert_eq!(block.weights().unwrap(), [2.0 * 1.5, 4.0 * 1.5, 16.0, 32.0]);
-    let sampler = NeighborSampler::with_rule(weighted(), [Fanout::UpTo(1)], first).estimate_sums().unwrap();
+    let sampler = unbiased(weighted(), Fanout::UpTo(1), first);
     // The rule does not say that it keeps loops, so that node 3's is an edge like the other.
     assert_eq!(block_of(&sampler, [2, 3], RngKey::new(0)).weights().unwrap(), [6.0, 32.0]);
 }
@@ -60,19 +75,19 @@ fn a_pick_stands_for_as_many_edges_as_were_not_picked() {
 fn a_loop_that_is_kept_has_its_own_weight_and_counts_in_neither_number() {
     let star =
         CscBuilder::new(5).weights(&[3.0, 5.0, 7.0, 11.0]).build(&[1, 2, 3, 2], &[2, 2, 2, 4]).unwrap();
-    let sampler = |graph| NeighborSampler::with_rule(Arc::new(graph), [Fanout::UpTo(1)], LoopAndFirst);
-    let block = block_of(&sampler(star.clone()).estimate_sums().unwrap(), [2, 4], RngKey::new(0));
+    let star = Arc::new(star);
+    let sampler = |weights| one_layer(star.clone(), Fanout::UpTo(1), LoopAndFirst, weights).unwrap();
+    let block = block_of(&sampler(EdgeWeights::Unbiased), [2, 4], RngKey::new(0));
     assert_eq!(block.edge_ids(), [0, 1, 3].map(EdgeId));
     assert_eq!(block.weights().unwrap(), [3.0 * 2.0, 5.0, 11.0]);
-    let stored = block_of(&sampler(star).carry_weights().unwrap(), [2, 4], RngKey::new(0));
+    let stored = block_of(&sampler(EdgeWeights::Stored), [2, 4], RngKey::new(0));
     assert_eq!(stored.weights().unwrap(), [3.0, 5.0, 11.0]);
 }
 
 #[test]
 fn with_replacement_the_picks_share_the_edges() {
     let graph = CscBuilder::new(3).weights(&[8.0]).build(&[1], &[0]).unwrap();
-    let sampler =
-        NeighborSampler::with_replacement(Arc::new(graph), [Fanout::UpTo(4)]).estimate_sums().unwrap();
+    let sampler = unbiased(Arc::new(graph), Fanout::UpTo(4), Rule::UniformWithReplacement);
     assert_eq!(block_of(&sampler, [0], RngKey::new(0)).weights().unwrap(), [2.0; 4]);
 }
 
@@ -83,17 +98,16 @@ fn whole_neighbourhoods_carry_exactly_the_stored_weights() {
     let weights: Vec<f32> = (1..=degree).map(|edge| 1.0 / edge as f32).collect();
     let graph = Arc::new((*hub(degree)).clone().with_weights(weights.clone().into()).unwrap());
     for fanout in [Fanout::All, Fanout::UpTo(degree), Fanout::UpTo(u32::MAX)] {
-        let uniform = NeighborSampler::new(graph.clone(), [fanout]).estimate_sums().unwrap();
+        let uniform = unbiased(graph.clone(), fanout, Rule::Uniform);
         assert_eq!(block_of(&uniform, [0], RngKey::new(0)).weights().unwrap(), weights);
-        let looped = NeighborSampler::with_rule(graph.clone(), [fanout], UniformWithLoop);
-        let looped = looped.estimate_sums().unwrap();
+        let looped = unbiased(graph.clone(), fanout, Rule::UniformWithLoop);
         assert_eq!(block_of(&looped, [0], RngKey::new(0)).weights().unwrap(), weights);
     }
 }
 
 #[test]
 fn estimates_need_weights() {
-    let error = NeighborSampler::new(six_nodes(), [Fanout::UpTo(1)]).estimate_sums().unwrap_err();
+    let error = one_layer(six_nodes(), Fanout::UpTo(1), Rule::Uniform, EdgeWeights::Unbiased).unwrap_err();
     assert!(matches!(error, Error::NoWeights), "{error}");
 }
 
@@ -109,9 +123,9 @@ fn uneven() -> Arc<Csc> {
 
 /// The mean over many steps of each destination's weighted sum of the feature `1 + v` of source `v`, and
 /// the sum over all edges.
-fn sums(sampler: &impl BlockSampler, graph: Arc<Csc>, n_steps: u64) -> Vec<[f64; 2]> {
-    let whole = FullNeighbors::new(graph, 1).carry_weights().unwrap();
-    let sum = |sampler: &dyn BlockSampler, key: RngKey, scratch: &mut Scratch| -> Vec<f64> {
+fn sums(sampler: &impl FrontierSampler, graph: Arc<Csc>, n_steps: u64) -> Vec<[f64; 2]> {
+    let whole = one_layer(graph, Fanout::All, Rule::Uniform, EdgeWeights::Stored).unwrap();
+    let sum = |sampler: &dyn FrontierSampler, key: RngKey, scratch: &mut Scratch| -> Vec<f64> {
         let seeds = Seeds::nodes([0, 9, 4, 5].map(NodeId).to_vec());
         let block = sampler.sample_blocks(&seeds, key, scratch).unwrap().blocks.remove(0);
         let edges = block.indices().iter().zip(block.weights().unwrap());
@@ -144,15 +158,9 @@ fn largest_error(sums: &[[f64; 2]]) -> f64 {
 fn the_mean_of_estimates_is_the_whole_sum() {
     let graph = uneven();
     for fanout in [1, 2, 5] {
-        let fanouts = [Fanout::UpTo(fanout)];
-        let uniform = NeighborSampler::new(graph.clone(), fanouts).estimate_sums().unwrap();
-        let looped = NeighborSampler::with_rule(graph.clone(), fanouts, UniformWithLoop);
-        let replaced = NeighborSampler::with_replacement(graph.clone(), fanouts).estimate_sums().unwrap();
-        for sums in [
-            sums(&uniform, graph.clone(), STEPS),
-            sums(&looped.estimate_sums().unwrap(), graph.clone(), STEPS),
-            sums(&replaced, graph.clone(), STEPS),
-        ] {
+        for rule in Rule::BUILT_IN {
+            let sampler = unbiased(graph.clone(), Fanout::UpTo(fanout), rule);
+            let sums = sums(&sampler, graph.clone(), STEPS);
             assert!(largest_error(&sums) < TOLERANCE, "fanout {fanout}: {sums:?}");
         }
     }
@@ -162,9 +170,10 @@ fn the_mean_of_estimates_is_the_whole_sum() {
 fn without_scaling_the_mean_of_sampled_sums_is_another() {
     let graph = uneven();
     for fanout in [1, 2, 5] {
-        let sampler = NeighborSampler::with_rule(graph.clone(), [Fanout::UpTo(fanout)], UniformWithLoop);
-        let sums = sums(&sampler.carry_weights().unwrap(), graph.clone(), STEPS);
-        assert!(10.0 * TOLERANCE < largest_error(&sums), "fanout {fanout}: {sums:?}");
+        let (fanout, rule) = (Fanout::UpTo(fanout), Rule::UniformWithLoop);
+        let sampler = one_layer(graph.clone(), fanout, rule, EdgeWeights::Stored).unwrap();
+        let sums = sums(&sampler, graph.clone(), STEPS);
+        assert!(10.0 * TOLERANCE < largest_error(&sums), "{fanout:?}: {sums:?}");
     }
 }
 
@@ -178,12 +187,8 @@ fn the_loop_is_picked_next_to_what_uniform_picks_without_it() {
         let fanouts = [Fanout::UpTo(fanout)];
         let sources = |graph: &Arc<Csc>, looped: bool| {
             let key = RngKey::new(u64::from(fanout));
-            let block = match looped {
-                true => {
-                    block_of(&NeighborSampler::with_rule(graph.clone(), fanouts, UniformWithLoop), [600], key)
-                }
-                false => block_of(&NeighborSampler::with_rule(graph.clone(), fanouts, Uniform), [600], key),
-            };
+            let rule = if looped { Rule::UniformWithLoop } else { Rule::Uniform };
+            let block = block_of(&NeighborSampler::with_rule(graph.clone(), fanouts, rule), [600], key);
             let mut srcs: Vec<u32> = block.indices().iter().map(|&src| block.global(src).0).collect();
             srcs.sort_unstable();
             srcs
@@ -213,7 +218,7 @@ fn loops_are_found_wherever_they_stand() {
 
 #[test]
 fn the_loop_does_not_count_for_the_fanout() {
-    let sampler = NeighborSampler::with_rule(weighted(), [Fanout::UpTo(1)], UniformWithLoop);
+    let sampler = NeighborSampler::with_rule(weighted(), [Fanout::UpTo(1)], Rule::UniformWithLoop);
     // Node 3 has its loop and one other neighbour.
     assert_eq!(block_of(&sampler, [3], RngKey::new(0)).edge_ids(), [4, 5].map(EdgeId));
     assert_eq!(block_of(&sampler, [2], RngKey::new(0)).n_edges(), 1);
@@ -223,8 +228,7 @@ proptest! {
     #[test]
     fn blocks_with_loops_keep_their_invariants(coo in arb_coo(), fanout in 1u32..6, seed: u64) {
         let graph = Arc::new(gcn_norm(&coo.csc()).unwrap());
-        let fanouts = [Fanout::UpTo(fanout)];
-        let sampler = NeighborSampler::with_rule(graph.clone(), fanouts, UniformWithLoop).estimate_sums().unwrap();
+        let sampler = unbiased(graph.clone(), Fanout::UpTo(fanout), Rule::UniformWithLoop);
         let block = block_of(&sampler, 0..coo.n_nodes as u32, RngKey::new(seed));
         check_block(&graph, block.dsts(), &block);
         let stored = graph.weights().unwrap();
@@ -263,7 +267,7 @@ fn mapped(folder: &std::path::Path, indptr: &[u64], indices: &[u32]) -> Arc<Csc>
 fn errors_of_a_damaged_mapped_graph_name_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let fail = |graph: Arc<Csc>| {
-        let sampler = FullNeighbors::new(graph, 2);
+        let sampler = NeighborSampler::full(graph, 2);
         let seeds = Seeds::nodes(vec![NodeId(1)]);
         sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err()
     };

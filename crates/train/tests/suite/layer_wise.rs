@@ -17,7 +17,9 @@ use kiln_kernels::testing::{check_close, values};
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
-use kiln_sample::{BlockSampler, Fanout, FullNeighbors, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{
+    EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
+};
 use kiln_train::{
     Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, NodeInput, OptimizerConfig,
     Spill, TEST, Trainer,
@@ -76,7 +78,7 @@ fn n_files(folder: &Path) -> usize {
 }
 
 /// What a model gives for all nodes in one go, from blocks of whole neighbourhoods.
-fn at_once<M: BlockModel>(data: &Dataset, sampler: &FullNeighbors, model: &M, device: &Device) -> Vec<f32> {
+fn at_once<M: BlockModel>(data: &Dataset, sampler: &NeighborSampler, model: &M, device: &Device) -> Vec<f32> {
     let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
     let seeds = Seeds::nodes((0..300).map(NodeId).collect());
     let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
@@ -91,7 +93,7 @@ fn at_once<M: BlockModel>(data: &Dataset, sampler: &FullNeighbors, model: &M, de
 fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let model = sage(12, &device);
-    let expected = at_once(&data, &FullNeighbors::new(data.graph.clone(), 3), &model, &device);
+    let expected = at_once(&data, &NeighborSampler::full(data.graph.clone(), 3), &model, &device);
     for range_bytes in BUDGETS {
         let outputs = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device).unwrap();
         assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
@@ -107,7 +109,8 @@ fn a_gcn_over_the_whole_graph_equals_whole_neighbourhoods() {
     let config =
         GcnConfig { d_in: 12, hidden: 16, n_classes: 4, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
     let model = config.init(RngKey::new(2), &device).unwrap();
-    let sampler = FullNeighbors::new(graph.clone(), 2).carry_weights().unwrap();
+    let stored = SamplerConfig::full(2).with_weights(EdgeWeights::Stored);
+    let sampler = NeighborSampler::with_config(graph.clone(), stored).unwrap();
     let expected = at_once(&data, &sampler, &model, &device);
     for range_bytes in BUDGETS {
         let exact = LayerWiseInference::new(graph.clone(), in_memory(range_bytes)).unwrap();
