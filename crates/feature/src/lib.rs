@@ -36,3 +36,8 @@ pub const MAX_DIM: usize = 1 << 24;
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The snippet of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadMe;

@@ -47,3 +47,8 @@ pub use time::StageTimes;
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The snippet of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadMe;

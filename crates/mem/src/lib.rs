@@ -26,3 +26,8 @@ mod stream;
 pub use large::{LargeBuffers, MemoryHeld};
 pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};
 pub use rows::copy_rows;
+
+/// The snippet of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadMe;

@@ -44,7 +44,12 @@ pub use seeds::Seeds;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The snippets of the README, compiled and run.
+/// The snippets of the workspace's README, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadMe;
+
+/// The snippet of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadMe;
