@@ -16,9 +16,12 @@ use anyhow::bail;
 use anyhow::{Context, anyhow, ensure};
 use clap::{Args, ValueEnum};
 #[cfg(feature = "nccl")]
-use kiln_dist::Topology;
-use kiln_dist::{BoxError, Communicator, Ranks};
-use kiln_job::{EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Tls, TransientError};
+use kiln_comm::Topology;
+use kiln_comm::rpc::Tls;
+use kiln_comm::{
+    BoxError, Communicator, EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Ranks,
+    TransientError,
+};
 #[cfg(feature = "nccl")]
 use kiln_kernels::NcclSum;
 
