@@ -1,33 +1,27 @@
 use std::fmt;
 
-use crate::error::Meeting;
+use crate::cause::Meeting;
 use crate::sums::Number;
 
 /// A collective and all that ranks must agree on to meet in it. Its text is what messages call it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// [`all_reduce_sum`](crate::Communicator::all_reduce_sum).
+    /// A sum of so many values of each rank, of this type.
     AllReduceSum {
-        /// Values of each rank.
         n_values: usize,
-        /// The values' type.
         element: &'static str,
     },
-    /// [`device_sum`](crate::Communicator::device_sum).
+    /// A sum of so many values of each rank, on a device: between processes, which watch it.
+    #[cfg(feature = "grpc")]
     DeviceSum {
-        /// Values of each rank.
         n_values: usize,
     },
-    /// [`all_gather`](crate::Communicator::all_gather).
     AllGather,
-    /// [`all_to_all`](crate::Communicator::all_to_all).
     AllToAll,
-    /// [`broadcast`](crate::Communicator::broadcast).
+    /// From this rank of the world.
     Broadcast {
-        /// A rank of the world.
         root: usize,
     },
-    /// [`barrier`](crate::Communicator::barrier).
     Barrier,
 }
 
@@ -47,6 +41,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AllReduceSum { n_values, element } => write!(f, "all_reduce_sum of {n_values} {element}"),
+            #[cfg(feature = "grpc")]
             Self::DeviceSum { n_values } => write!(f, "device_sum of {n_values} f32"),
             Self::AllGather => f.write_str("all_gather"),
             Self::AllToAll => f.write_str("all_to_all"),

@@ -22,6 +22,7 @@
 //! and `nccl`, collectives by those libraries.
 
 mod call;
+mod cause;
 mod communicator;
 mod error;
 mod exit;
@@ -33,8 +34,9 @@ mod single;
 mod sums;
 mod threads;
 
+
 pub use communicator::{Communicator, Reduce, Topology};
-pub use error::{Cause, Error, Meeting, Whereabouts};
+pub use error::Error;
 pub use exit::{EXIT_FAILED, EXIT_RETRY, TransientError};
 pub use failure::{BoxError, Failure, RankError};
 #[cfg(feature = "grpc")]

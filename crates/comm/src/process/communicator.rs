@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytemuck::{Pod, Zeroable};
 
 use crate::call::{Call, group_name};
-use crate::error::Cause;
+use crate::cause::Cause;
 use crate::process::engine::{Engine, Engines, Parts, PartsMut};
 use crate::process::watchdog::place::Place;
 use crate::sums::{Number, share};
@@ -41,7 +41,7 @@ pub(crate) struct Context {
     /// How long a rank waits in a collective.
     pub(crate) deadline: Duration,
     /// Why the ranks do not meet any more.
-    pub(crate) over: OnceLock<Arc<Cause>>,
+    pub(crate) over: OnceLock<Cause>,
 }
 
 /// What each rank says of the collective that it has come to.
@@ -92,9 +92,9 @@ impl ProcessCommunicator {
     ) -> Result<V> {
         self.n_calls += 1;
         let (context, meeting) = (Arc::clone(&self.context), call.meeting(self.n_calls, &self.name));
-        let failed = |reason| Error::Engine { meeting: Box::new(meeting.clone()), reason };
+        let failed = |reason| Error::Engine { meeting: meeting.to_string(), reason };
         if let Some(cause) = context.over.get() {
-            return Err(Error::Over { meeting: Box::new(meeting), cause: Arc::clone(cause) });
+            return Err(cause.error(&meeting));
         }
         let _waiting = context.place.enter(meeting.clone(), &self.ranks, deadline);
         let mut engine = match self.engine.take() {
@@ -143,9 +143,8 @@ impl ProcessCommunicator {
             other_step: step(&headers[other]),
             other_collective: decode(&headers[other]).to_string(),
         };
-        let own = Box::new(meeting(&headers[self.member]));
-        let cause = Arc::clone(self.context.over.get_or_init(|| Arc::new(cause)));
-        Err(Error::Over { meeting: own, cause })
+        let cause = self.context.over.get_or_init(|| cause);
+        Err(cause.error(&meeting(&headers[self.member])))
     }
 
     fn sum<T: Number + Pod>(&mut self, values: &mut [T]) -> Result<()> {

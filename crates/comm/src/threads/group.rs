@@ -2,7 +2,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::call::{Call, group_name};
-use crate::error::Meeting;
+use crate::cause::Meeting;
 
 /// Names a group of a world; none is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::Error;
 use crate::call::Call;
-use crate::error::{Cause, Error, Whereabouts};
+use crate::cause::{Cause, Whereabouts};
 use crate::threads::group::{Arrival, Farewell, Group, GroupId, Origin, Payload};
 
 /// One rank's seat in one group.
@@ -214,28 +215,27 @@ impl State {
             None if group.is_untaken(rank) => Whereabouts::Untaken,
             None => Whereabouts::Away,
         };
-        let step = self.ranks[rank].step;
-        let meeting = Box::new(meeting);
+        let (step, meeting) = (self.ranks[rank].step, Box::new(meeting));
         self.end(Cause::Missed { rank, step, meeting, deadline, whereabouts, others: missing });
     }
 
     /// What the rank hears that asks for this collective after the end of the world.
-    pub(crate) fn refusal(&self, seat: Seat, call: &Call, number: u64, cause: Arc<Cause>) -> Error {
-        match &*cause {
+    pub(crate) fn refusal(&self, seat: Seat, call: &Call, number: u64, cause: &Cause) -> Error {
+        match cause {
             Cause::Missed { rank, meeting, deadline, others, .. }
                 if *rank == seat.rank || others.contains(&seat.rank) =>
             {
                 let (rank, step) = (seat.rank, self.ranks[seat.rank].step);
-                Error::Late { rank, step, meeting: meeting.clone(), deadline: *deadline }
+                Error::Late { rank, step, meeting: meeting.to_string(), deadline: *deadline }
             }
             _ => self.error(seat, call, number, cause),
         }
     }
 
     /// What the rank hears that was in this collective at the end of the world.
-    pub(crate) fn error(&self, seat: Seat, call: &Call, number: u64, cause: Arc<Cause>) -> Error {
+    pub(crate) fn error(&self, seat: Seat, call: &Call, number: u64, cause: &Cause) -> Error {
         let name = self.groups.get(&seat.group).map_or("", |group| &group.name);
-        Error::Over { meeting: Box::new(call.meeting(number, name)), cause }
+        cause.error(&call.meeting(number, name))
     }
 
     /// What it means that a rank has left.

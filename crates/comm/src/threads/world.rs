@@ -1,8 +1,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::Error;
 use crate::call::Call;
-use crate::error::Error;
 use crate::threads::group::{Arrival, Farewell, GroupId, Origin, Payload};
 use crate::threads::state::{Ending, Seat, State};
 
@@ -67,13 +67,13 @@ impl World {
         let mut state = self.lock();
         let arrival = state.arrive(seat, Arrival { call, number, payload }, start);
         self.notify(&mut state);
-        let round = arrival.map_err(|cause| state.refusal(seat, &call, number, cause))?;
+        let round = arrival.map_err(|cause| state.refusal(seat, &call, number, &cause))?;
         loop {
             if let Some(brought) = state.collect(seat, round) {
                 return Ok(brought);
             }
             if let Some(cause) = state.why_not(seat) {
-                return Err(state.error(seat, &call, number, cause));
+                return Err(state.error(seat, &call, number, &cause));
             }
             let now = Instant::now();
             state.look(now);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use kiln_comm::{BoxError, Cause, Communicator, Error, RankError, Ranks, Reduce, Result, ThreadGroup};
+use kiln_comm::{BoxError, Communicator, Error, RankError, Ranks, Reduce, Result, ThreadGroup};
 
 /// Whoever waits for it has hung, and the test with it.
 const NEVER: Duration = Duration::from_secs(1_000_000);
@@ -163,12 +163,15 @@ fn dropped_communicators_are_heard_of_without_a_runner() {
             assert_eq!(leaves.join().is_err(), is_panicking);
             waits.join().unwrap()
         });
-        let Error::Over { cause, .. } = error else { panic!("{error}") };
+        let Error::Over { rank, reason } = error else { panic!("{error}") };
         let expected = match is_panicking {
-            true => Cause::Panicked { rank: 1, step: Some(3), message: None },
-            false => Cause::Left { rank: 1, step: Some(3) },
+            true => "barrier (collective 1): rank 1 panicked in step 3",
+            false => {
+                "barrier (collective 1): rank 1 left in step 3: it ended without an error, or dropped its \
+                 communicator; all ranks must call the same collectives"
+            }
         };
-        assert_eq!(*cause, expected);
+        assert_eq!((rank, &*reason), (1, expected));
     }
 }
 
@@ -225,8 +228,9 @@ fn a_barrier_has_a_deadline_of_its_own() {
     assert!(matches!(errors[1], Some(Error::Late { rank: 1, deadline: SHORT, .. })), "{errors:?}");
     // On a busy machine rank 2 may come too late itself.
     match errors[2].as_ref().unwrap() {
-        Error::Over { cause, .. } => {
-            assert!(matches!(**cause, Cause::Missed { rank: 1, deadline: SHORT, .. }), "{cause}");
+        Error::Over { rank, reason } => {
+            let missed = "rank 1, last seen before its first step, did not come to barrier (collective 1) within 200ms";
+            assert!(*rank == 1 && reason.contains(missed), "{reason}");
         }
         error => assert!(matches!(error, Error::Late { rank: 2, deadline: SHORT, .. }), "{error}"),
     }
@@ -274,8 +278,8 @@ fn all_threads_of_a_rank_are_woken() {
                 threads.map(|thread| thread.join().unwrap())
             });
             for outcome in &outcomes {
-                let Err(Error::Over { cause, .. }) = outcome else { panic!("{outcome:?}") };
-                assert_eq!(cause.rank(), 2);
+                let Err(Error::Over { rank, .. }) = outcome else { panic!("{outcome:?}") };
+                assert_eq!(*rank, 2);
             }
             outcomes.into_iter().collect::<Result<()>>()?;
             Ok(())
@@ -329,15 +333,16 @@ fn the_end_is_for_ever_and_everywhere() {
                 comm.barrier(NEVER),
             ];
             for outcome in outcomes {
-                let Err(Error::Over { cause, .. }) = outcome else { panic!("{outcome:?}") };
-                causes.lock().unwrap().push(cause);
+                let Err(Error::Over { rank, reason }) = outcome else { panic!("{outcome:?}") };
+                let (_, cause) = reason.split_once(": ").unwrap();
+                causes.lock().unwrap().push((rank, cause.to_owned()));
             }
         }
         Ok(())
     });
-    let expected = Cause::Failed { rank: 2, step: None, message: "gone".to_owned() };
+    let expected = (2, "rank 2 failed before its first step: gone".to_owned());
     let causes = causes.lock().unwrap();
     assert_eq!(causes.len(), 2 * 4 * 5);
-    assert!(causes.iter().all(|cause| **cause == expected));
+    assert!(causes.iter().all(|cause| *cause == expected));
     assert_eq!(outcome.unwrap_err().to_string(), "rank 2: gone");
 }

@@ -183,8 +183,8 @@ proptest! {
                 prop_assert_eq!((told, error.to_string()), (rank, "as told".to_owned()));
             }
             (Fault::Return, Failure::Failed(error)) => {
-                let Some(Error::Over { cause, .. }) = error.downcast_ref() else { panic!("{error}") };
-                prop_assert_eq!(cause.rank(), rank);
+                let Some(Error::Over { rank: first, .. }) = error.downcast_ref() else { panic!("{error}") };
+                prop_assert_eq!(*first, rank);
             }
             (_, failure) => panic!("{failure}"),
         }

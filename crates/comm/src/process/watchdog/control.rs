@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, timeout};
 use tonic::Streaming;
 
 use crate::JobError;
-use crate::error::Meeting;
+use crate::cause::Meeting;
 use crate::process::machine;
 use crate::process::proto::{
     Entry, Fault, Join, Key, Member, Members, Nothing, Parcels, Row, Said, Told, fault, said, told,

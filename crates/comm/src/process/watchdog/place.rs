@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::Meeting;
+use crate::cause::Meeting;
 use crate::process::proto;
 
 /// What this process is doing: told to the first one, and looked at by the watch.
