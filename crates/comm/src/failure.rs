@@ -3,6 +3,8 @@ use std::{fmt, io};
 
 use rayon::ThreadPoolBuildError;
 
+use crate::{EXIT_FAILED, EXIT_RETRY, JobError, TransientError};
+
 /// Whatever a rank's body ends with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -10,6 +12,8 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RankError {
+    /// The processes could not be joined.
+    Join(JobError),
     /// No ranks were asked for.
     NoRanks,
     /// No threads were asked for.
@@ -54,6 +58,16 @@ pub enum Failure {
 }
 
 impl RankError {
+    /// The status that a process should exit with for this error: [`EXIT_RETRY`] where another attempt may succeed,
+    /// otherwise [`EXIT_FAILED`].
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Join(error) => error.status(),
+            _ if TransientError::is_cause_of(self) => EXIT_RETRY,
+            _ => EXIT_FAILED,
+        }
+    }
+
     /// The rank that did not end well, if it is about one.
     pub fn rank(&self) -> Option<usize> {
         match self {
@@ -66,6 +80,7 @@ impl RankError {
 impl fmt::Display for RankError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Join(error) => write!(f, "{error}"),
             Self::NoRanks => f.write_str("no ranks: ask for 1 at least"),
             Self::NoThreads => f.write_str("no threads for a rank: ask for 1 at least"),
             Self::TooManyThreads { n_ranks, threads_per_rank, max } => write!(
@@ -84,10 +99,17 @@ impl fmt::Display for RankError {
 impl StdError for RankError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
+            Self::Join(error) => error.source(),
             Self::Pool(source) => Some(source),
             Self::Rank { failure, .. } => failure.source(),
             _ => None,
         }
+    }
+}
+
+impl From<JobError> for RankError {
+    fn from(error: JobError) -> Self {
+        Self::Join(error)
     }
 }
 

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "mpi")]
 use crate::failure::chain;
 use crate::process::engine::Engines;
-use crate::process::job::{EngineKind, JobConfig};
 #[cfg(feature = "mpi")]
 use crate::process::machine::{host, machine_id};
 use crate::process::store::Store;
 use crate::process::watchdog::control::Control;
 use crate::rpc::{Door, Token};
-use crate::{JobError, Launch, Master};
+use crate::{EngineKind, JobError, Launch, Master, RankConfig};
 
 /// What carries bytes before there is a connection.
 pub(crate) enum Carrier {
@@ -37,7 +36,7 @@ pub(crate) struct Meet {
 impl Carrier {
     /// Starts the engine that was asked for; with [`EngineKind::Auto`] the first of MPI and NCCL that works on this
     /// machine. Returns its name, too.
-    pub(crate) fn start(launch: &Launch, config: &JobConfig) -> Result<(Self, &'static str), JobError> {
+    pub(crate) fn start(launch: &Launch, config: &RankConfig) -> Result<(Self, &'static str), JobError> {
         let mpi = || Ok((Self::start_mpi(launch)?, "mpi"));
         let nccl = || Ok((Self::start_nccl(launch, config.cuda_device)?, "nccl"));
         match config.engine {
@@ -73,7 +72,7 @@ impl Carrier {
         Err(JobError::NotBuilt { engine: "nccl" })
     }
 
-    pub(crate) fn meet(&self, launch: &Launch, config: &JobConfig) -> Result<Meet, JobError> {
+    pub(crate) fn meet(&self, launch: &Launch, config: &RankConfig) -> Result<Meet, JobError> {
         match self {
             Self::Store => {
                 let Some(master) = &launch.master else {
@@ -146,7 +145,7 @@ fn first_that_works<T>(
 #[cfg(feature = "mpi")]
 fn first_of_mpi(
     launch: &Launch,
-    config: &JobConfig,
+    config: &RankConfig,
     is_one_machine: bool,
 ) -> Result<(String, String, TcpListener), JobError> {
     let listener = match &launch.master {
@@ -172,7 +171,7 @@ const PATIENT: Duration = Duration::from_secs(30);
 
 /// Listens as [`listen`] does; again and again where the name is not known yet, or is that of a machine before this one,
 /// as in Kubernetes after a restart.
-fn listen_soon(master: &Master, config: &JobConfig) -> Result<TcpListener, JobError> {
+fn listen_soon(master: &Master, config: &RankConfig) -> Result<TcpListener, JobError> {
     let (started, limit) = (Instant::now(), config.join_within.min(PATIENT));
     loop {
         match listen(master) {

@@ -1,11 +1,27 @@
 use std::io;
 
-use crate::{EXIT_FAILED, EXIT_RETRY};
+use crate::{EXIT_FAILED, EXIT_RETRY, LaunchError};
 
 /// Why a process could not become a rank of its job.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
+    /// The flags or the variables of the launcher are incomplete or contradict each other.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// Several processes, and a program that was built without their connections.
+    #[error(
+        "{launch}, but this program was built without the feature `grpc` of kiln-comm, by which processes connect: build \
+         it with that feature, or start one process"
+    )]
+    NoProcesses {
+        /// How the processes were started.
+        launch: String,
+    },
+    /// The file with the token cannot be used.
+    #[cfg(feature = "grpc")]
+    #[error(transparent)]
+    Token(crate::rpc::Error),
     /// Several processes, and no engine that works on this machine.
     #[error(
         "{launch}: no engine carries gradients between the processes; tried {tried}; build and install one of them, \
@@ -92,6 +108,7 @@ pub enum JobError {
         reason: String,
     },
     /// Rank 0 could not be reached, or the processes cannot let each other in.
+    #[cfg(feature = "grpc")]
     #[error("rank 0: {0}")]
     Rpc(#[from] crate::rpc::Error),
 }
@@ -100,7 +117,9 @@ impl JobError {
     /// What a process should end with for it: [`EXIT_RETRY`] where the same may go well another time.
     pub fn status(&self) -> u8 {
         match self {
-            Self::Lost { .. } | Self::Rpc(crate::rpc::Error::NoAnswer { .. }) => EXIT_RETRY,
+            Self::Lost { .. } => EXIT_RETRY,
+            #[cfg(feature = "grpc")]
+            Self::Rpc(crate::rpc::Error::NoAnswer { .. }) => EXIT_RETRY,
             _ => EXIT_FAILED,
         }
     }

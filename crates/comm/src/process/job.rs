@@ -13,55 +13,17 @@ use crate::process::watchdog::alarm::Alarm;
 use crate::process::watchdog::control::{Control, Start};
 use crate::process::watchdog::place::Place;
 use crate::process::watchdog::timing::Timing;
-use crate::rpc::Tls;
-use crate::{BoxError, Communicator, JobError, Launch, Ranks, Topology, TransientError};
+use crate::{BoxError, Communicator, JobError, Launch, RankConfig, Ranks, Topology, TransientError};
+
+/// How long a rank waits in a collective, if the configuration does not say.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// How long processes that are done wait for those that are not: a day. One that is lost is noticed.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// What carries bytes between the processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum EngineKind {
-    /// The first of MPI and NCCL that was built in and works on this machine.
-    #[default]
-    Auto,
-    /// MPI.
-    Mpi,
-    /// NCCL, one GPU a process.
-    Nccl,
-    /// The first process, over the connection by which the processes meet: nothing else is needed, everything goes
-    /// through one machine. For small models, and to try things out.
-    Store,
-}
-
-/// How a process becomes a rank.
-#[derive(Clone)]
-pub struct JobConfig {
-    /// What carries bytes between the processes.
-    pub engine: EngineKind,
-    /// The CUDA device of the engine NCCL, counted from 0: the one that this process computes on. If not given, the one of
-    /// the local rank's number, or the only one.
-    pub cuda_device: Option<usize>,
-    /// Threads of this rank's pool, at least 1; its share of the cores that it may use, if not given.
-    pub threads: Option<usize>,
-    /// How long a rank waits in a collective, and for a process that says nothing, before it gives up.
-    pub deadline: Duration,
-    /// How long a process waits for all to join.
-    pub join_within: Duration,
-    /// The word that the processes of this job know each other by. With MPI one is made, if none is given.
-    pub token: Option<String>,
-    /// Certificates for what the processes say to the first of them.
-    pub tls: Option<Tls>,
-    /// Of the program; must be the same on all.
-    pub version: String,
-    /// What all processes must have been started with alike, by name: settings, the hash of the data.
-    pub settings: Vec<(String, String)>,
-}
-
 /// One process of a job whose processes are ranks that train together.
 ///
-/// From [`Job::join`] on, this process ends with its job, whatever its threads do: with status
+/// From [`RankGroup::join`](crate::RankGroup::join) on, this process ends with its job, whatever its threads do: with status
 /// [`EXIT_FAILED`](crate::EXIT_FAILED) when a rank has failed or panicked (any panic in any thread counts), with
 /// [`EXIT_RETRY`](crate::EXIT_RETRY) when one is lost, or failed with a [`TransientError`]. Standard error then says which rank it was, on which machine,
 /// and what it was doing.
@@ -79,18 +41,15 @@ pub struct Job {
 
 impl Job {
     /// Joins the job: returns when all its processes have.
-    ///
-    /// # Errors
-    /// When there is no engine, when rank 0 cannot be reached, when processes do not join in time, or were started
-    /// differently: then all of them get the error. See [`JobError`].
-    pub fn join(launch: &Launch, config: &JobConfig) -> Result<Self, JobError> {
+    pub(crate) fn join(launch: Launch, config: RankConfig) -> Result<Self, JobError> {
         // Until there is a thread that watches, this does: MPI's start waits for all processes.
         let alarm = Alarm::set(config.join_within, "all processes to start MPI");
-        let (carrier, engine) = Carrier::start(launch, config)?;
-        let Meet { door, listener } = carrier.meet(launch, config)?;
+        let (carrier, engine) = Carrier::start(&launch, &config)?;
+        let Meet { door, listener } = carrier.meet(&launch, &config)?;
         drop(alarm);
         let place = Arc::new(Place::new());
-        let &JobConfig { deadline, join_within, threads, .. } = config;
+        let RankConfig { join_within, threads_per_rank, version, settings, .. } = config;
+        let deadline = config.deadline.unwrap_or(DEADLINE);
         let timing = Timing { join: join_within, deadline };
         let address = door.address.clone();
         let join = Join {
@@ -98,20 +57,20 @@ impl Job {
             world_size: launch.world_size as u64,
             host: host(),
             pid: u64::from(std::process::id()),
-            version: config.version.clone(),
-            settings: config.settings.iter().cloned().map(|(name, value)| Setting { name, value }).collect(),
+            version,
+            settings: settings.into_iter().map(|(name, value)| Setting { name, value }).collect(),
             job: launch.job_id.clone().unwrap_or_default(),
             machine: machine_id(),
         };
         let start = Start { join, listener, door, timing, place: Arc::clone(&place) };
         let control = Arc::new(Control::start(start)?);
-        let &Launch { rank, world_size, local_rank, .. } = launch;
+        let Launch { rank, world_size, local_rank, .. } = launch;
         let topology = Topology { rank, world_size, local_rank };
         let engines = carrier.engines(&control)?;
         let context = Arc::new(Context { topology, place, engines, deadline, over: OnceLock::new() });
         fail_on_panic(&control);
-        let (launch, has_run) = (launch.clone(), AtomicBool::new(false));
-        Ok(Self { control, context, launch, engine, threads, address, has_run })
+        let has_run = AtomicBool::new(false);
+        Ok(Self { control, context, launch, engine, threads: threads_per_rank, address, has_run })
     }
 
     /// Which rank this process is.
@@ -221,22 +180,6 @@ impl Drop for Job {
         if !self.has_run.load(Ordering::Relaxed) {
             self.control.report("has left before it ran its part,");
         }
-    }
-}
-
-/// Without the token.
-impl fmt::Debug for JobConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine, threads, deadline, join_within, tls, version, settings, .. } = self;
-        f.debug_struct("JobConfig")
-            .field("engine", engine)
-            .field("threads", threads)
-            .field("deadline", deadline)
-            .field("join_within", join_within)
-            .field("tls", tls)
-            .field("version", version)
-            .field("settings", settings)
-            .finish_non_exhaustive()
     }
 }
 

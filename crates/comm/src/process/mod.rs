@@ -6,7 +6,6 @@ mod carrier;
 mod communicator;
 #[cfg(feature = "grpc")]
 mod engine;
-#[cfg(feature = "grpc")]
 mod error;
 #[cfg(feature = "grpc")]
 mod job;
@@ -27,9 +26,8 @@ mod store;
 #[cfg(feature = "grpc")]
 mod watchdog;
 
-#[cfg(feature = "grpc")]
 pub use error::JobError;
 #[cfg(feature = "grpc")]
-pub use job::{EngineKind, Job, JobConfig};
+pub use job::Job;
 pub use launch::{Launch, LaunchError, LaunchFlags, MAX_WORLD_SIZE, Source};
 pub use master::Master;

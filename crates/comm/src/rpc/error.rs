@@ -1,3 +1,4 @@
+use std::io;
 use std::time::Duration;
 
 /// Why a process could not be let in, or let nobody in.
@@ -18,6 +19,20 @@ pub enum Error {
     NoRandomness {
         /// What it says.
         reason: String,
+    },
+    /// A file with a secret that cannot be read.
+    #[error("{setting}")]
+    Secret {
+        /// The file, as `NAME=path`.
+        setting: String,
+        /// The reason that the system gives.
+        source: io::Error,
+    },
+    /// A file with a secret that other users can read.
+    #[error("{setting}: others can read it, chmod 600 it")]
+    ReadableByOthers {
+        /// The file, as `NAME=path`.
+        setting: String,
     },
     /// The other side's address is not one.
     #[error("{address} is no address that can be used, expected HOST:PORT: {reason}")]

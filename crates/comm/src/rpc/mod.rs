@@ -15,6 +15,7 @@ mod endpoint;
 mod error;
 mod listener;
 mod log;
+mod secret;
 mod tls;
 mod token;
 
@@ -23,6 +24,7 @@ pub use endpoint::{ATTEMPT, Door};
 pub use error::Error;
 pub use listener::{Incoming, max_open_files};
 pub use log::{Throttle, log};
+pub use secret::{ensure_private, secret};
 pub use tls::{Tls, is_tls_failure};
 pub use token::{Guard, Token};
 

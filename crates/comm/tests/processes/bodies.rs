@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use kiln_comm::{Communicator, Reduce};
+use kiln_comm::{Communicator, EngineKind, Rank, RankConfig, Reduce, launch};
 
 /// Runs the body of this name.
 pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result<()> {
@@ -72,6 +72,24 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
         }
         _ => bail!("there is no body `{name}`"),
     }
+}
+
+/// A program for ranks, as a user writes it: threads, or this process among others.
+pub(crate) fn launched(engine: EngineKind) {
+    let sums =
+        launch(RankConfig::from_env_or_threads(2).engine(engine), |Rank { mut comm, info, threads }| {
+            let mut sum = [info.rank as f32, 1.0];
+            comm.all_reduce_sum(Reduce::F32(&mut sum))?;
+            println!(
+                "rank {} of {}, local rank {}, at least {} thread",
+                info.rank,
+                info.world_size,
+                info.local_rank,
+                threads.min(1)
+            );
+            Ok::<_, kiln_comm::Error>(sum)
+        });
+    println!("sums {:?}", sums.expect("the ranks should run"));
 }
 
 /// Meets the others once a step, 20 ms apart, and prints the step.

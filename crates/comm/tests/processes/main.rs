@@ -10,7 +10,7 @@ mod strangers;
 
 use std::time::Duration;
 
-use kiln_comm::Ranks;
+use kiln_comm::{JobError, LaunchFlags, RankConfig, RankError, Ranks, launch};
 
 use crate::start::{DEADLINE, Engine, Job, engines, mpirun_is_missing};
 
@@ -42,6 +42,51 @@ fn collectives_give_the_same_bits_as_threads() {
                 for (rank, expected) in expected.iter().enumerate() {
                     ended.expect(&format!("digest of rank {rank}: {expected:016x}"));
                 }
+            }
+        }
+    }
+}
+
+/// `launch` with what torchrun or mpirun set: each process runs its own rank.
+#[test]
+fn launch_joins_the_processes_that_a_launcher_started() {
+    for engine in engines() {
+        let ended = Job::start(engine, 2, "launch", &[]).wait();
+        ended.check_all(0);
+        for rank in 0..2 {
+            ended.expect(&format!("rank {rank} of 2, local rank {rank}, at least 1 thread"));
+        }
+        ended.expect("sums [[1.0, 2.0]]");
+    }
+}
+
+#[test]
+fn launch_refuses_a_token_file_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "a-word-of-this-test").unwrap();
+    let vars = |name: &str| match name {
+        "RANK" | "LOCAL_RANK" => Some("0".to_owned()),
+        "WORLD_SIZE" => Some("2".to_owned()),
+        "MASTER_ADDR" => Some("127.0.0.1".to_owned()),
+        "MASTER_PORT" => Some("29500".to_owned()),
+        "KILN_JOB_TOKEN_FILE" => Some(path.display().to_string()),
+        _ => None,
+    };
+    for (mode, expected) in [(0o644, "others can read it, chmod 600 it"), (0o600, "")] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let config = RankConfig::from_vars_or_threads(2, &LaunchFlags::default(), vars);
+        match expected {
+            "" => assert!(format!("{config:?}").contains("Process"), "{config:?}"),
+            _ => {
+                let error = launch(config, |rank| Ok::<_, RankError>(rank.info)).unwrap_err();
+                assert!(matches!(error, RankError::Join(JobError::Token(_))), "{error:?}");
+                assert_eq!(
+                    (error.to_string().ends_with(expected), error.exit_status()),
+                    (true, 70),
+                    "{error}"
+                );
             }
         }
     }

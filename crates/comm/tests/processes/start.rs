@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use kiln_comm::{EngineKind, JobConfig, Launch, LaunchFlags, TransientError};
+use kiln_comm::{EngineKind, Launch, LaunchFlags, RankConfig, RankGroup, TransientError};
 use kiln_testkit::free_port;
 
 use crate::certificates;
@@ -350,26 +350,33 @@ pub(crate) fn run_body() {
     let Ok(body) = std::env::var("KILN_TEST_BODY") else { return };
     let var = |name: &str| std::env::var(name).ok();
     let launch = Launch::detect(&LaunchFlags::default(), var).unwrap().unwrap();
-    let config = JobConfig {
-        engine: match var("KILN_TEST_ENGINE").as_deref() {
-            Some("nccl") => EngineKind::Nccl,
-            Some("mpi") => EngineKind::Mpi,
-            _ if launch.master.is_some() => EngineKind::Store,
-            _ => EngineKind::Auto,
-        },
-        cuda_device: None,
-        threads: Some(1),
-        deadline: deadline(),
-        join_within: seconds("KILN_TEST_JOIN").unwrap_or(DEADLINE),
-        token: var("KILN_JOB_TOKEN"),
-        tls: var("KILN_TEST_TLS").map(|folder| certificates::of(Path::new(&folder), launch.rank)),
-        version: "1".to_owned(),
-        settings: vec![("--lr".to_owned(), var("KILN_TEST_SETTING").unwrap_or_default())],
+    let engine = match var("KILN_TEST_ENGINE").as_deref() {
+        Some("nccl") => EngineKind::Nccl,
+        Some("mpi") => EngineKind::Mpi,
+        _ if launch.master.is_some() => EngineKind::Store,
+        _ => EngineKind::Auto,
     };
-    let job = kiln_comm::Job::join(&launch, &config).unwrap_or_else(|error| {
-        eprintln!("Error: {error}");
-        std::process::exit(i32::from(error.status()))
-    });
+    if body == "launch" {
+        return crate::bodies::launched(engine);
+    }
+    let mut config = RankConfig::from_env_or_threads(0)
+        .engine(engine)
+        .threads_per_rank(1)
+        .deadline(deadline())
+        .join_within(seconds("KILN_TEST_JOIN").unwrap_or(DEADLINE))
+        .version("1")
+        .agree_on("--lr", var("KILN_TEST_SETTING").unwrap_or_default());
+    if let Some(folder) = var("KILN_TEST_TLS") {
+        config = config.tls(certificates::of(Path::new(&folder), launch.rank));
+    }
+    let job = match RankGroup::join(config) {
+        Ok(RankGroup::Process(job)) => job,
+        Ok(other) => panic!("{other:?} are no processes"),
+        Err(error) => {
+            eprintln!("Error: {error}");
+            std::process::exit(i32::from(error.status()))
+        }
+    };
     println!("rank {} is process {}", launch.rank, std::process::id());
     if body == "machine" {
         let local = job.local_ranks();

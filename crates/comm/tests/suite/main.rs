@@ -5,6 +5,7 @@ mod collectives;
 mod failures;
 mod groups;
 mod launch;
+mod launched;
 mod mismatch;
 mod ranks;
 mod stress;
