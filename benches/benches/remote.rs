@@ -8,13 +8,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use kiln_benches::{Access, Input, Result, Stage, Work, inputs, n_threads};
+use kiln_comm::rpc::Token;
 use kiln_feature::{FeatureSource, RowBuf, RowType};
 use kiln_graph::NodeId;
 use kiln_partition::{
     CacheConfig, Method, Origin, Part, PartitionBook, Quality, assign, part_folder, write_parts,
 };
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, ServeConfig, Server};
-use kiln_rpc::Token;
 use kiln_sample::{FrontierSampler, Scratch, Seeds};
 
 /// Batches that a bench goes round.

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use kiln_benches::{
     Endless, GraphInput, Input, Result, Stage, Work, fake, graph_inputs, inputs, n_threads, train, wants_fake,
 };
-use kiln_dist::Solo;
+use kiln_comm::Solo;
 use kiln_graph::gcn_norm;
 use kiln_loader::{Fetch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};

@@ -2,7 +2,7 @@
 //! that a worker makes beside it.
 
 use burn::tensor::Device;
-use kiln_dist::Solo;
+use kiln_comm::Solo;
 use kiln_feature::FeatureSource;
 use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};

@@ -1,7 +1,7 @@
 //! How a node classifier is judged: by sampled neighbours, or exactly.
 
+use kiln_comm::{Ranks, Topology};
 use kiln_data::Dataset;
-use kiln_dist::{Ranks, Topology};
 use kiln_feature::Dense;
 use kiln_graph::NodeId;
 use kiln_loader::{Fetch, Loader, Pass};

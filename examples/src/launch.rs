@@ -2,8 +2,8 @@
 
 #[cfg(feature = "nccl")]
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -13,12 +13,15 @@ use std::time::Duration;
 
 #[cfg(feature = "nccl")]
 use anyhow::bail;
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use clap::{Args, ValueEnum};
 #[cfg(feature = "nccl")]
-use kiln_dist::Topology;
-use kiln_dist::{BoxError, Communicator, Ranks};
-use kiln_job::{EXIT_RETRY, EngineKind, Job, JobConfig, Launch, LaunchFlags, Master, Tls, TransientError};
+use kiln_comm::Topology;
+use kiln_comm::rpc::{Tls, ensure_private};
+use kiln_comm::{
+    BoxError, Communicator, EXIT_RETRY, EngineKind, Launch, LaunchFlags, Master, RankConfig, RankGroup,
+    Ranks, TransientError,
+};
 #[cfg(feature = "nccl")]
 use kiln_kernels::NcclSum;
 
@@ -125,55 +128,30 @@ pub fn launch() -> Option<&'static Launch> {
 
 /// The ranks of a program: threads of this process, or this process is one of them.
 #[derive(Debug)]
-pub enum Crew {
-    /// Threads.
-    Threads(Ranks),
-    /// A process.
-    Process(Job),
-}
+pub struct Crew(RankGroup);
 
 impl Crew {
-    /// Meets the other processes, if there are any: all must have been started alike, on the same data.
+    /// Joins the other processes, if there are any: all must have been started alike, on the same data.
     ///
     /// # Errors
-    /// What the job says, and when ranks are to be threads and processes at once.
+    /// When ranks are to be threads and processes at once. A process that cannot join ends here.
     pub fn meet(settings: &Settings, run: &RunArgs, data_hash: &str) -> anyhow::Result<Self> {
-        let Some(launch) = launch() else {
-            let has_nccl = cfg!(feature = "nccl") || run.launch.engine != Engine::Nccl;
-            ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build leaves out");
-            return Ok(Self::Threads(run.ranks()));
+        let config = match launch() {
+            Some(launch) => config_of_process(launch, settings, run, data_hash)?,
+            None => config_of_threads(run)?,
         };
-        ensure!(!run.has_ranks_in_ranks(), "{launch}: leave out --ranks, each process is a rank");
-        let args = &run.launch;
-        let Ranks { deadline, .. } = run.ranks();
-        let mut settings = crate::keep::identity(settings, run, data_hash).settings;
-        settings.insert("the hash of the data".to_owned(), data_hash.to_owned());
-        let config = JobConfig {
-            engine: match args.engine {
-                Engine::Auto => EngineKind::Auto,
-                Engine::Mpi => EngineKind::Mpi,
-                Engine::Nccl => EngineKind::Nccl,
-                Engine::Store => EngineKind::Store,
-            },
-            cuda_device: run.cuda_indices().and_then(|indices| indices.first().copied()),
-            threads: run.threads_per_rank(),
-            deadline,
-            join_within: Duration::from_secs(args.join_within as u64),
-            token: secret("KILN_JOB_TOKEN")?,
-            tls: args.tls.files()?,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: settings.into_iter().collect(),
-        };
-        let job = match Job::join(launch, &config) {
-            Ok(job) => job,
+        let group = match RankGroup::join(config) {
+            Ok(group) => group,
             Err(error) => {
                 let status = error.status();
                 exit(error.into(), status)
             }
         };
-        say(&job);
-        run.threads.set(job.threads()).ok();
-        Ok(Self::Process(job))
+        if let RankGroup::Process(job) = &group {
+            say(job);
+        }
+        run.threads.set(group.threads()).ok();
+        Ok(Self(group))
     }
 
     /// The address by which ranks reach what this process serves.
@@ -181,10 +159,7 @@ impl Crew {
     /// # Errors
     /// When there is none that those of other machines could use.
     pub fn local_ip(&self) -> anyhow::Result<IpAddr> {
-        match self {
-            Self::Threads(_) => Ok(Ipv4Addr::LOCALHOST.into()),
-            Self::Process(job) => Ok(job.local_ip()?),
-        }
+        Ok(self.0.local_ip()?)
     }
 
     /// Runs the body on each rank of this process, and returns their results. A process whose job fails ends here, as one
@@ -196,19 +171,59 @@ impl Crew {
         self,
         body: impl Fn(Box<dyn Communicator>) -> anyhow::Result<R> + Sync,
     ) -> anyhow::Result<Vec<R>> {
-        let body = |comm| {
-            body(comm).map_err(|error| -> BoxError {
+        let outcome = self.0.run(|rank| {
+            body(rank.comm).map_err(|error| -> BoxError {
                 if is_transient(&error) { TransientError(error.into()).into() } else { error.into() }
             })
-        };
-        match self {
-            Self::Threads(ranks) => match ranks.run(body) {
-                Err(error) if TransientError::is_cause_of(&error) => exit(error.into(), EXIT_RETRY),
-                outcome => Ok(outcome?),
-            },
-            Self::Process(job) => Ok(vec![job.run(body)]),
+        });
+        match outcome {
+            Err(error) if error.exit_status() == EXIT_RETRY => exit(error.into(), EXIT_RETRY),
+            outcome => Ok(outcome?),
         }
     }
+}
+
+fn config_of_threads(run: &RunArgs) -> anyhow::Result<RankConfig> {
+    let has_nccl = cfg!(feature = "nccl") || run.launch.engine != Engine::Nccl;
+    ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build leaves out");
+    let Ranks { n_ranks, threads_per_rank, deadline } = run.ranks();
+    Ok(RankConfig::threads(n_ranks).threads_per_rank(threads_per_rank).deadline(deadline))
+}
+
+fn config_of_process(
+    launch: &Launch,
+    settings: &Settings,
+    run: &RunArgs,
+    data_hash: &str,
+) -> anyhow::Result<RankConfig> {
+    ensure!(!run.has_ranks_in_ranks(), "{launch}: leave out --ranks, each process is a rank");
+    let args = &run.launch;
+    let engine = match args.engine {
+        Engine::Auto => EngineKind::Auto,
+        Engine::Mpi => EngineKind::Mpi,
+        Engine::Nccl => EngineKind::Nccl,
+        Engine::Store => EngineKind::Store,
+    };
+    let mut config = RankConfig::process(launch.clone())
+        .engine(engine)
+        .deadline(run.ranks().deadline)
+        .join_within(Duration::from_secs(args.join_within as u64))
+        .version(env!("CARGO_PKG_VERSION"));
+    if let Some(cuda_device) = run.cuda_indices().and_then(|indices| indices.first().copied()) {
+        config = config.cuda_device(cuda_device);
+    }
+    if let Some(threads) = run.threads_per_rank() {
+        config = config.threads_per_rank(threads);
+    }
+    if let Some(token) = secret("KILN_JOB_TOKEN")? {
+        config = config.token(token);
+    }
+    if let Some(tls) = args.tls.files()? {
+        config = config.tls(tls);
+    }
+    let settings = crate::keep::identity(settings, run, data_hash).settings;
+    let config = settings.into_iter().fold(config, |config, (name, value)| config.agree_on(name, value));
+    Ok(config.agree_on("the hash of the data", data_hash))
 }
 
 /// Ends the process with a status that says whether to start the same again.
@@ -324,30 +339,7 @@ fn take_local(topology: Topology, run: &RunArgs) -> anyhow::Result<Option<NcclSu
 /// # Errors
 /// When the file cannot be read, or others can read it.
 pub fn secret(name: &str) -> anyhow::Result<Option<String>> {
-    let set = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    if let Some(secret) = set(name) {
-        return Ok(Some(secret));
-    }
-    let name = format!("{name}_FILE");
-    let Some(path) = set(&name) else { return Ok(None) };
-    ensure_private(&name, Path::new(&path))?;
-    let text = std::fs::read_to_string(&path).with_context(|| format!("{name}={path}"))?;
-    Ok(Some(text.trim().to_owned()))
-}
-
-/// Refuses a file with a secret that other users can read.
-fn ensure_private(name: &str, path: &Path) -> anyhow::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let shown = path.display();
-        let metadata = std::fs::metadata(path).with_context(|| format!("{name}={shown}"))?;
-        ensure!(
-            metadata.permissions().mode() & 0o077 == 0,
-            "{name}={shown}: others can read it, chmod 600 it"
-        );
-    }
-    Ok(())
+    Ok(kiln_comm::rpc::secret(name, |name| std::env::var(name).ok())?)
 }
 
 /// How a program came to its end.

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use kiln_comm::Communicator;
 use kiln_data::{Dataset, Split};
-use kiln_dist::Communicator;
 use kiln_graph::NodeId;
 use kiln_loader::{Fetch, ItemSampler, Loader, NodeFetch};
 use kiln_nn::LayerWise;

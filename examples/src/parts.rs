@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail, ensure};
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
-use kiln_dist::{Communicator, Topology};
+use kiln_comm::rpc::Token;
+use kiln_comm::{Communicator, Topology};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceSampler;
 use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::LayerWise;
 use kiln_partition::{Part, part_folder};
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, Traffic, Worker, WorkerConfig};
-use kiln_rpc::Token;
 use kiln_sample::Fanout;
 use kiln_train::{Evaluation, MemoryUse, NodeClassification, TEST, ToDevice, Trainer, VALIDATION};
 

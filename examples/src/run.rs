@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
-use kiln_dist::{Ranks, Topology};
+use kiln_comm::{Ranks, Topology};
 use kiln_kernels::Devices;
 use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, Uneven};
 

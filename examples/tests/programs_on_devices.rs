@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use kiln_comm::rpc::Token;
 use kiln_data::synthetic::FakeConfig;
 use kiln_graph::NodeId;
 use kiln_kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
 use kiln_partition::{Part, part_folder};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
-use kiln_rpc::Token;
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
 use serde_json::Value;
 

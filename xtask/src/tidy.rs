@@ -9,7 +9,7 @@ const FILE_MAX_LINES: usize = 400;
 
 /// Crates that may have unsafe code: an allocator and prefetches, mapped files, tensor memory, and handles of MPI and NCCL.
 const UNSAFE_CRATES: &[&str] =
-    &["crates/mem/", "crates/graph/", "crates/kernels/", "crates/job/", "crates/nccl/"];
+    &["crates/mem/", "crates/graph/", "crates/kernels/", "crates/comm/", "crates/nccl/"];
 
 /// Examples that are longer than a page or two. An example in a folder of its own counts as a whole.
 pub(crate) fn long_examples(files: &[SourceFile]) -> Vec<String> {
@@ -68,7 +68,7 @@ pub(crate) fn stray_unsafe(files: &[SourceFile]) -> Vec<String> {
                 && ["{", "fn ", "impl", "trait ", "extern ", "("].iter().any(|start| rest.starts_with(start))
         };
         let found = code.match_indices("unsafe").any(is_unsafe);
-        found.then(|| "unsafe code belongs in mem, graph, kernels, job and nccl".into())
+        found.then(|| "unsafe code belongs in mem, graph, kernels, comm and nccl".into())
     })
 }
 
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn unsafe_code_is_found_outside_its_crates() {
         let code = format!("// {0} {{ }} in words\nlet x = {0} {{ f() }};\nis_{0}(1);\n", "unsafe");
-        let expected = "crates/nn/src/a.rs:2: unsafe code belongs in mem, graph, kernels, job and nccl";
+        let expected = "crates/nn/src/a.rs:2: unsafe code belongs in mem, graph, kernels, comm and nccl";
         assert_eq!(stray_unsafe(&[file("crates/nn/src/a.rs", code.as_str())]), [expected]);
         assert_eq!(stray_unsafe(&[file("crates/graph/src/a.rs", code)]), [""; 0]);
     }

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_comm::rpc::{Tls, Token};
 use kiln_feature::Labels;
 use kiln_graph::{Buf, NodeId};
 use kiln_partition::{Part, PartitionBook};
-use kiln_rpc::{Tls, Token};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -89,10 +89,10 @@ pub enum Error {
     Threads(#[source] io::Error),
     /// The processes cannot let each other in.
     #[error(transparent)]
-    Rpc(#[from] kiln_rpc::Error),
+    Rpc(#[from] kiln_comm::rpc::Error),
     /// The ranks of worker mode could not meet.
     #[error(transparent)]
-    Ranks(#[from] kiln_dist::Error),
+    Ranks(#[from] kiln_comm::Error),
     /// A part or a partition book cannot be used.
     #[error(transparent)]
     Partition(#[from] kiln_partition::Error),
@@ -106,4 +106,10 @@ pub enum Error {
 
 fn of_part(part: Option<usize>) -> String {
     part.map_or_else(String::new, |part| format!(" (part {part})"))
+}
+
+/// An error and its sources, in a line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let sources = std::iter::successors(Some(error), |&error| error.source());
+    sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
+use kiln_comm::rpc::Door;
 use kiln_feature::{Labels, RowType};
 use kiln_graph::{Buf, NodeId};
 use kiln_partition::{Part, PartitionBook};
-use kiln_rpc::Door;
 use kiln_sample::Rule;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};

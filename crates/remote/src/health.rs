@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use kiln_rpc::{Door, Tls, Token};
+use kiln_comm::rpc::{Door, Tls, Token};
 use tokio::runtime::Builder;
 
 use crate::peer::Peer;

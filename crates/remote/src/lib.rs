@@ -11,7 +11,6 @@
 //! use kiln_graph::NodeId;
 //! use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
 //! use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
-//! use kiln_rpc::Token;
 //! use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 //! // A ring, of which every other node is in the other part.
 //! let data = kiln_data::synthetic::ring(60)?;

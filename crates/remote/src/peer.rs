@@ -3,14 +3,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kiln_dist::chain;
-use kiln_rpc::{Door, Token, is_tls_failure};
+use kiln_comm::rpc::{Door, Token, is_tls_failure};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 
+use crate::error::chain;
 use crate::proto::{
     Chunk, FetchRequest, GatherRequest, GraphClient, Healthy, Lease, ListRequest, Nothing, OpenRequest,
     Opened, SampleRequest,

@@ -140,7 +140,7 @@ impl ResponseSender {
 pub(crate) fn refusal(error: &Error) -> Status {
     match error {
         Error::BadRule { reason } => Status::not_found(reason.clone()),
-        other => Status::invalid_argument(kiln_dist::chain(other)),
+        other => Status::invalid_argument(crate::error::chain(other)),
     }
 }
 

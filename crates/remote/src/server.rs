@@ -2,8 +2,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kiln_comm::rpc::{Door, Throttle, Tls, Token, max_open_files};
 use kiln_partition::Part;
-use kiln_rpc::{Door, Throttle, Tls, Token, max_open_files};
 use tokio::runtime::{Builder, Runtime};
 use tonic::service::interceptor::InterceptedService;
 

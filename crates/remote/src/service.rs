@@ -201,7 +201,7 @@ impl Graph for Service {
 mod tests {
     use std::time::Duration;
 
-    use kiln_rpc::Token;
+    use kiln_comm::rpc::Token;
     use tokio::time::timeout;
     use tonic::{Request, Streaming};
 

@@ -2,10 +2,10 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_dist::{Communicator, Topology};
+use kiln_comm::rpc::{Tls, Token};
+use kiln_comm::{Communicator, Topology};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, PartitionBook};
-use kiln_rpc::{Tls, Token};
 
 use crate::{ConnectConfig, Error, RemoteGraph, Result, Rules, ServeConfig, Server};
 

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_comm::rpc::Token;
 use kiln_data::synthetic;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, ServeConfig, Server};
-use kiln_rpc::Token;
 use kiln_sample::Fanout;
 
 const MIB: usize = 1 << 20;

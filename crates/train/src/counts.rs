@@ -1,6 +1,6 @@
 use std::ops::AddAssign;
 
-use kiln_dist::Communicator;
+use kiln_comm::Communicator;
 
 use crate::Result;
 

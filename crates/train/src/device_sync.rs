@@ -3,7 +3,7 @@ use std::fmt;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use kiln_dist::{Communicator, Reduce};
+use kiln_comm::{Communicator, Reduce};
 
 use crate::{GradientSync, Result, Weight};
 

@@ -27,7 +27,7 @@ pub enum Error {
     },
     /// Ranks did not meet: what another rank met with, or that it did not come.
     #[error(transparent)]
-    Ranks(#[from] kiln_dist::Error),
+    Ranks(#[from] kiln_comm::Error),
     /// Ranks have different parameters after the same steps.
     #[error(
         "rank {rank} has other parameters than rank 0 after epoch {epoch}: what a step does must depend on nothing but the batch and its key"

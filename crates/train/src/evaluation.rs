@@ -1,4 +1,4 @@
-use kiln_dist::Communicator;
+use kiln_comm::Communicator;
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::NodeId;
 

@@ -3,7 +3,7 @@ use std::fmt::Debug;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
-use kiln_dist::{Communicator, Reduce};
+use kiln_comm::{Communicator, Reduce};
 
 use crate::{Result, Weight};
 

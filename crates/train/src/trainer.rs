@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
-use kiln_dist::Communicator;
+use kiln_comm::Communicator;
 use kiln_kernels::is_processor;
 use kiln_nn::{Ctx, Mode};
 

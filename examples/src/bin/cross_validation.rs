@@ -10,8 +10,8 @@
 use anyhow::ensure;
 use burn::tensor::Device;
 use clap::Parser;
+use kiln_comm::{Communicator, Solo};
 use kiln_data::Split;
-use kiln_dist::{Communicator, Solo};
 use kiln_examples::args::{self, FitArgs};
 use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
 use kiln_examples::run::RunArgs;

@@ -9,8 +9,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use kiln_comm::Communicator;
 use kiln_data::Split;
-use kiln_dist::Communicator;
 use kiln_examples::args::{self, FitArgs};
 use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
 use kiln_examples::{Crew, Ending, Program, keep::KeepArgs, run::RunArgs};

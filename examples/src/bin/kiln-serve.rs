@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
+use kiln_comm::rpc::Token;
 use kiln_examples::{TlsArgs, flags, graph_token, say, stop_flag};
 use kiln_partition::Part;
 use kiln_remote::{Health, ServeConfig, Server};
-use kiln_rpc::Token;
 
 /// How often it looks whether it should end.
 const LOOK: Duration = Duration::from_millis(100);

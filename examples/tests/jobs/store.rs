@@ -57,7 +57,7 @@ fn launches_that_cannot_be_are_refused() {
 fn auto_names_the_engines_that_it_tried() {
     if cfg!(feature = "mpi") {
         // MPI is there and started none of these processes, an error of its own. The selection without MPI has unit tests
-        // in `kiln-job`.
+        // in `kiln-comm`.
         return;
     }
     let torchrun = [

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kiln_benches::Result;
+use kiln_comm::rpc::Token;
 use kiln_graph::NodeId;
 use kiln_remote::{Health, RemoteSampler};
-use kiln_rpc::Token;
 use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::Soak;

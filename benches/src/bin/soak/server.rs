@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kiln_benches::Result;
+use kiln_comm::rpc::Token;
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
 use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
-use kiln_rpc::Token;
 use kiln_sample::{
     Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds,
 };

@@ -12,9 +12,9 @@ pub(crate) use generated::*;
 mod tests {
     #[test]
     fn the_code_is_of_this_proto() {
-        let digest = kiln_rpc::proto_digest(include_bytes!("../../proto/graph.proto"));
+        let digest = kiln_comm::rpc::proto_digest(include_bytes!("../../proto/graph.proto"));
         let code = include_str!("generated.rs");
-        let text = "run `cargo run --manifest-path crates/rpc/generate/Cargo.toml`";
+        let text = "run `cargo run --manifest-path crates/comm/generate/Cargo.toml`";
         assert!(code.contains(&format!("digest: {digest:016x}.")), "{text}");
     }
 }

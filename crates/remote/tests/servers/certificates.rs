@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_comm::rpc::Tls;
 use kiln_remote::{ConnectConfig, RemoteGraph, ServeConfig, Server};
-use kiln_rpc::Tls;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use crate::cluster::{config, hubs, parts, token};

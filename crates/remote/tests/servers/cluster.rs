@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kiln_comm::rpc::Token;
 use kiln_data::{Dataset, Names, Split};
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, part_folder, write_parts};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
-use kiln_rpc::Token;
 use kiln_sample::{Fanout, SamplerConfig};
 
 pub(crate) const N_NODES: usize = 500;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kiln_comm::rpc::Token;
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{ConnectConfig, Error, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
-use kiln_rpc::Token;
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
 
 use crate::cluster::{Cluster, LEASE, Link, addresses, by_name, config, hubs, parts, serve, serve_at, token};

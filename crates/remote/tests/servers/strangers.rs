@@ -6,9 +6,9 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kiln_comm::rpc::Token;
 use kiln_graph::NodeId;
 use kiln_remote::{Error, Health, RemoteGraph, RemoteSampler, ServeConfig, Server};
-use kiln_rpc::Token;
 use kiln_sample::{Fanout, FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::cluster::{config, hubs, parts, token};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_dist::{Communicator, Ranks};
+use kiln_comm::{Communicator, Ranks};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{Error, RemoteFeatures, RemoteSampler, Worker, WorkerConfig};
@@ -69,7 +69,9 @@ fn ranks_that_cannot_share_the_parts_are_told() {
             let (meeting, config) = (comm.channel("parts")?, WorkerConfig::new("127.0.0.1"));
             Ok(Worker::meet(meeting, Arc::clone(&parts[part]), config).map(drop)?)
         });
-        let text = kiln_dist::chain(&outcome.unwrap_err());
+        let error = outcome.unwrap_err();
+        let sources = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
+        let text = sources.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         assert!(text.contains("start as many ranks as there are parts"), "{text}");
     }
 }

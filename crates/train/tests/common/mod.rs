@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use burn::tensor::Device;
+use kiln_comm::{Communicator, Ranks};
 use kiln_data::{Dataset, synthetic};
-use kiln_dist::{Communicator, Ranks};
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use kiln_comm::{Communicator, Solo};
 use kiln_data::Dataset;
-use kiln_dist::{Communicator, Solo};
 use kiln_kernels::testing::{device, read_block, reads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
 use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};

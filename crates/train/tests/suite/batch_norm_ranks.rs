@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_dist::{Communicator, Solo};
+use kiln_comm::{Communicator, Solo};
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::CscBuilder;
 use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass, Shard};

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_dist::Communicator;
+use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 use kiln_loader::{Pass, Shard, StageTimes};
 use kiln_nn::Ctx;

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use kiln_comm::Solo;
 use kiln_data::{Dataset, synthetic};
-use kiln_dist::Solo;
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};

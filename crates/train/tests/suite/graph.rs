@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_dist::Solo;
+use kiln_comm::Solo;
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::DeviceGraphs;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
+use kiln_comm::Solo;
 use kiln_data::{Dataset, synthetic};
-use kiln_dist::Solo;
 use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;

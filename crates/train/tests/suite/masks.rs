@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
+use kiln_comm::Ranks;
 use kiln_data::{Dataset, synthetic};
-use kiln_dist::Ranks;
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass, Shard};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_dist::Solo;
+use kiln_comm::Solo;
 use kiln_train::{DETERMINISM_CONTRACT, Error, Resumed, Run, RunFolder};
 use safetensors::SafeTensors;
 use serde_json::Value;

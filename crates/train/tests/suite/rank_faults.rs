@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Tensor};
-use kiln_dist::{Failure, RankError};
+use kiln_comm::{Failure, RankError};
 use kiln_feature::FeatureSource;
 use kiln_loader::{
     Fetch, FetchError, ItemSampler, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass, SeedBatch, StageTimes,

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
+use kiln_comm::{Communicator, Solo};
 use kiln_data::Dataset;
-use kiln_dist::{Communicator, Solo};
 use kiln_graph::NodeId;
 use kiln_loader::{Pass, Shard};
 use kiln_nn::{Ctx, Mode, Sage};
@@ -268,7 +268,7 @@ fn gradients_summed_on_their_device_give_the_same_weights() {
             let sum = move |bucket: Tensor<1>| {
                 let device = bucket.device();
                 let mut values = kiln_kernels::read_f32(bucket);
-                other.all_reduce_sum(kiln_dist::Reduce::F32(&mut values))?;
+                other.all_reduce_sum(kiln_comm::Reduce::F32(&mut values))?;
                 Ok(Tensor::from_floats(values.as_slice(), &device))
             };
             let mut trainer = trainer(&data, comm);

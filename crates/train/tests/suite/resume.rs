@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use burn::tensor::Device;
+use kiln_comm::Ranks;
 use kiln_data::{Dataset, synthetic};
-use kiln_dist::Ranks;
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
@@ -115,7 +115,7 @@ pub(crate) fn train(
     }
 }
 
-pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_dist::Communicator>) -> Nodes {
+pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_comm::Communicator>) -> Nodes {
     let config = SageConfig {
         d_in: data.features.dim(),
         hidden: 8,
@@ -219,7 +219,7 @@ fn a_finished_run_changes_nothing_when_it_goes_on() {
 fn another_run_is_refused_by_the_name_of_what_differs() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let solo = || Box::new(kiln_dist::Solo);
+    let solo = || Box::new(kiln_comm::Solo);
     let start = |identity| {
         let open = || match folder.path().join("last").exists() {
             true => RunFolder::open(folder.path()),
@@ -255,7 +255,7 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last/checkpoint.safetensors");
-    let solo = || Box::new(kiln_dist::Solo);
+    let solo = || Box::new(kiln_comm::Solo);
     let create = || RunFolder::create(folder.path());
     Run::start(&mut trainer(&data, solo()), create, identity()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
@@ -286,7 +286,7 @@ fn a_best_epoch_whose_file_was_not_written_any_more_is_made_of_the_checkpoint() 
     assert!(error.unwrap_err().contains("best.safetensors"));
     std::fs::remove_dir(&in_the_way).unwrap();
 
-    let mut trainer = trainer(&data(), Box::new(kiln_dist::Solo::new()));
+    let mut trainer = trainer(&data(), Box::new(kiln_comm::Solo::new()));
     let run = Run::start(&mut trainer, || RunFolder::open(folder.path()), identity()).unwrap();
     assert_eq!(run.resumed(), Some(&Resumed { epoch: 1, step: 0, n_ranks: 1, damage: None }));
     drop(run);
@@ -364,7 +364,7 @@ fn a_folder_without_a_checkpoint_is_left_alone() {
 #[test]
 fn a_folder_that_a_run_writes_to_is_nobody_elses() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
-    let mut trainer = trainer(&data, Box::new(kiln_dist::Solo));
+    let mut trainer = trainer(&data, Box::new(kiln_comm::Solo));
     let run = Run::start(&mut trainer, || RunFolder::create(folder.path()), identity()).unwrap();
     assert!(matches!(RunFolder::open(folder.path()), Err(Error::RunFolderInUse { .. })));
     assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderInUse { .. })));
@@ -384,11 +384,11 @@ fn a_run_that_goes_on_has_no_result_until_its_end() {
     let whole = std::fs::read_to_string(&metrics).unwrap();
     std::fs::write(&metrics, format!("{whole}{{\"epoch\":4")).unwrap(); // An epoch after the checkpoint, half written.
     let start = || {
-        let mut trainer = trainer(&data, Box::new(kiln_dist::Solo));
+        let mut trainer = trainer(&data, Box::new(kiln_comm::Solo));
         Run::start(&mut trainer, || RunFolder::open(folder.path()), identity())
     };
     let mut run = start().unwrap();
-    run.checkpoint(&mut trainer(&data, Box::new(kiln_dist::Solo))).unwrap();
+    run.checkpoint(&mut trainer(&data, Box::new(kiln_comm::Solo))).unwrap();
     drop(run);
     for name in ["summary.json", "report.html", "test_predictions.csv"] {
         assert!(!folder.path().join(name).exists(), "{name}");

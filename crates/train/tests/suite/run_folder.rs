@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_dist::Solo;
+use kiln_comm::Solo;
 use kiln_graph::NodeId;
 use kiln_nn::Ctx;
 use kiln_train::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_dist::{Communicator, Ranks, Solo};
+use kiln_comm::{Communicator, Ranks, Solo};
 use kiln_loader::{FetchError, StageTimes};
 use kiln_nn::Ctx;
 use kiln_sample::RngKey;

@@ -1,0 +1,40 @@
+//! Makes the code of each `.proto` of the workspace, after a change of one:
+//!
+//! ```text
+//! cargo run --manifest-path crates/comm/generate/Cargo.toml
+//! ```
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+/// Crates that have a `proto/NAME.proto` of the package `kiln.NAME.v1`, and where its code goes.
+const PROTOS: &[(&str, &str, &str)] =
+    &[("comm", "job", "src/process/proto/generated.rs"), ("remote", "graph", "src/proto/generated.rs")];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("this should lie in a crate")?;
+    PROTOS.iter().try_for_each(|(folder, name, code)| generate(&crates.join(folder), name, code))
+}
+
+fn generate(folder: &Path, name: &str, code_path: &str) -> Result<(), Box<dyn Error>> {
+    let proto = folder.join("proto");
+    let files = protox::compile([format!("{name}.proto")], [&proto])?;
+    let out = std::env::temp_dir().join(format!("generate-{name}-proto-{}", std::process::id()));
+    fs::create_dir_all(&out)?;
+    let config = tonic_prost_build::configure().bytes(".kiln.graph").emit_rerun_if_changed(false).out_dir(&out);
+    config.compile_fds(files)?;
+    let code = fs::read_to_string(out.join(format!("kiln.{name}.v1.rs")))?;
+    let digest = digest(&fs::read(proto.join(format!("{name}.proto")))?);
+    let first_lines = format!(
+        "// Longer than 400 lines because it is generated, of `proto/{name}.proto`, by `kiln-comm`'s `generate`: not to be \
+         changed by hand.\n// The proto's digest: {digest:016x}.\n"
+    );
+    fs::write(folder.join(code_path), first_lines + &code)?;
+    Ok(fs::remove_dir_all(out)?)
+}
+
+/// FNV-1a (Fowler, Noll and Vo), as `kiln_comm::rpc::proto_digest` has it for the tests that look whether code is of its proto.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

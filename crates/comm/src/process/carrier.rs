@@ -1,0 +1,230 @@
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[cfg(feature = "mpi")]
+use crate::failure::chain;
+use crate::process::engine::Engines;
+#[cfg(feature = "mpi")]
+use crate::process::machine::{host, machine_id};
+use crate::process::store::Store;
+use crate::process::watchdog::control::Control;
+use crate::rpc::{Door, Token};
+use crate::{EngineKind, JobError, Launch, Master, RankConfig};
+
+/// What carries bytes before there is a connection.
+pub(crate) enum Carrier {
+    #[cfg(feature = "mpi")]
+    Mpi(crate::process::mpi::MpiWorld),
+    /// The first process.
+    Store,
+    #[cfg(feature = "nccl")]
+    Nccl {
+        /// This process's GPU.
+        device: usize,
+    },
+}
+
+/// Where the processes meet.
+pub(crate) struct Meet {
+    pub(crate) door: Door,
+    /// On the first rank.
+    pub(crate) listener: Option<TcpListener>,
+}
+
+impl Carrier {
+    /// Starts the engine that was asked for; with [`EngineKind::Auto`] the first of MPI and NCCL that works on this
+    /// machine. Returns its name, too.
+    pub(crate) fn start(launch: &Launch, config: &RankConfig) -> Result<(Self, &'static str), JobError> {
+        let mpi = || Ok((Self::start_mpi(launch)?, "mpi"));
+        let nccl = || Ok((Self::start_nccl(launch, config.cuda_device)?, "nccl"));
+        match config.engine {
+            EngineKind::Store => Ok((Self::Store, "store")),
+            EngineKind::Mpi => mpi(),
+            EngineKind::Nccl => nccl(),
+            EngineKind::Auto => first_that_works(&launch.to_string(), mpi, nccl),
+        }
+    }
+
+    #[cfg(feature = "mpi")]
+    fn start_mpi(launch: &Launch) -> Result<Self, JobError> {
+        let world = crate::process::mpi::MpiWorld::start()?;
+        let (rank, world_size) = (world.rank(), world.world_size());
+        if (rank, world_size) == (launch.rank, launch.world_size) {
+            return Ok(Self::Mpi(world));
+        }
+        Err(JobError::OtherWorld { launch: launch.to_string(), rank, world_size })
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn start_mpi(_: &Launch) -> Result<Self, JobError> {
+        Err(JobError::NotBuilt { engine: "mpi" })
+    }
+
+    #[cfg(feature = "nccl")]
+    fn start_nccl(launch: &Launch, cuda_device: Option<usize>) -> Result<Self, JobError> {
+        Ok(Self::Nccl { device: crate::process::nccl::Nccl::device_of(launch.local_rank, cuda_device)? })
+    }
+
+    #[cfg(not(feature = "nccl"))]
+    fn start_nccl(_: &Launch, _: Option<usize>) -> Result<Self, JobError> {
+        Err(JobError::NotBuilt { engine: "nccl" })
+    }
+
+    pub(crate) fn meet(&self, launch: &Launch, config: &RankConfig) -> Result<Meet, JobError> {
+        match self {
+            Self::Store => {
+                let Some(master) = &launch.master else {
+                    return Err(JobError::NoMaster { launch: launch.to_string() });
+                };
+                let token = Token::new(config.token.as_ref().ok_or(JobError::NoToken)?)?;
+                let listener = if launch.rank == 0 { Some(listen_soon(master, config)?) } else { None };
+                Ok(Meet {
+                    door: Door { address: master.to_string(), token, tls: config.tls.clone() },
+                    listener,
+                })
+            }
+            #[cfg(feature = "nccl")]
+            Self::Nccl { .. } => Self::Store.meet(launch, config),
+            #[cfg(feature = "mpi")]
+            Self::Mpi(world) => {
+                let is_one_machine = world.all_same(&machine_id())?;
+                let first = (launch.rank == 0).then(|| first_of_mpi(launch, config, is_one_machine));
+                // What went wrong there is said by all, so that none of them waits.
+                let text = match &first {
+                    Some(Ok((address, token, _))) => format!("{address}\n{token}"),
+                    Some(Err(error)) => format!("\n{}", chain(error)),
+                    None => String::new(),
+                };
+                let text = world.text_of_first(text)?;
+                let listener = match first {
+                    Some(first) => Some(first?.2),
+                    None => None,
+                };
+                match text.split_once('\n') {
+                    Some((address, token)) if !address.is_empty() => {
+                        let (address, token) = (address.to_owned(), Token::new(token)?);
+                        Ok(Meet { door: Door { address, token, tls: config.tls.clone() }, listener })
+                    }
+                    _ => Err(JobError::Refused { reason: text.trim_start().to_owned() }),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn engines(self, control: &Arc<Control>) -> Result<Box<dyn Engines>, JobError> {
+        Ok(match self {
+            Self::Store => Box::new(Store { control: Arc::clone(control) }),
+            #[cfg(feature = "nccl")]
+            Self::Nccl { device } => Box::new(crate::process::nccl::Nccl::new(control, device)),
+            #[cfg(feature = "mpi")]
+            Self::Mpi(world) => Box::new(world),
+        })
+    }
+}
+
+/// The first of MPI and NCCL that works on this machine. MPI is skipped only where the program was built without it: an
+/// MPI that is there and fails, or has other processes, is an error, since the other ranks may already be in it.
+fn first_that_works<T>(
+    launch: &str,
+    mpi: impl FnOnce() -> Result<T, JobError>,
+    nccl: impl FnOnce() -> Result<T, JobError>,
+) -> Result<T, JobError> {
+    let no_mpi = match mpi() {
+        Err(error @ JobError::NotBuilt { .. }) => error,
+        outcome => return outcome,
+    };
+    nccl().map_err(|no_nccl| {
+        let tried = format!("mpi ({no_mpi}), nccl ({no_nccl})");
+        JobError::NoEngine { launch: launch.to_owned(), tried }
+    })
+}
+
+/// Rank 0's address, the token and what listens there.
+#[cfg(feature = "mpi")]
+fn first_of_mpi(
+    launch: &Launch,
+    config: &RankConfig,
+    is_one_machine: bool,
+) -> Result<(String, String, TcpListener), JobError> {
+    let listener = match &launch.master {
+        Some(master) => listen(master)?,
+        None if is_one_machine => listen(&Master { host: "127.0.0.1".to_owned(), port: 0 })?,
+        None => listen(&Master { host: host(), port: 0 })?,
+    };
+    let address = listener.local_addr().map_err(|error| JobError::Mpi { reason: error.to_string() })?;
+    if !is_one_machine && address.ip().is_loopback() {
+        let reason = format!("other machines cannot reach {}: give --master HOST:PORT", address.ip());
+        return Err(JobError::NoAddress { host: host(), reason });
+    }
+    // Certificates are for names.
+    let address = match &launch.master {
+        Some(master) => master.to_string(),
+        None => address.to_string(),
+    };
+    Ok((address, config.token.clone().map_or_else(Token::random_text, Ok)?, listener))
+}
+
+/// How long rank 0 tries to listen.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// Listens as [`listen`] does; again and again where the name is not known yet, or is that of a machine before this one,
+/// as in Kubernetes after a restart.
+fn listen_soon(master: &Master, config: &RankConfig) -> Result<TcpListener, JobError> {
+    let (started, limit) = (Instant::now(), config.join_within.min(PATIENT));
+    loop {
+        match listen(master) {
+            Err(JobError::Listen { source, .. })
+                if !matches!(source.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
+                    && started.elapsed() < limit =>
+            {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Listens at an address of this machine, and at no other.
+fn listen(master: &Master) -> Result<TcpListener, JobError> {
+    let failed = |source| JobError::Listen { address: master.to_string(), source };
+    let listener = TcpListener::bind((master.host.as_str(), master.port)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(engine: &'static str) -> Result<&'static str, JobError> {
+        Err(JobError::NotBuilt { engine })
+    }
+
+    fn broken(reason: &str) -> Result<&'static str, JobError> {
+        Err(JobError::Nccl { reason: reason.to_owned() })
+    }
+
+    #[test]
+    fn auto_takes_the_first_engine_that_works() {
+        assert_eq!(first_that_works("2 ranks", || Ok("mpi"), || Ok("nccl")).unwrap(), "mpi");
+        assert_eq!(first_that_works("2 ranks", || missing("mpi"), || Ok("nccl")).unwrap(), "nccl");
+    }
+
+    #[test]
+    fn auto_names_every_engine_that_it_tried() {
+        let outcome = first_that_works("2 ranks", || missing("mpi"), || broken("no libnccl.so.2"));
+        let error = outcome.unwrap_err().to_string();
+        let expected =
+            ["2 ranks: ", "tried mpi (this program was built without", "), nccl (NCCL: no libnccl.so.2)"];
+        assert!(expected.iter().all(|expected| error.contains(expected)), "{error}");
+    }
+
+    #[test]
+    fn auto_does_not_hide_an_mpi_that_fails() {
+        let broken_mpi = || Err(JobError::Mpi { reason: "no MPI_THREAD_MULTIPLE".to_owned() });
+        let outcome = first_that_works("2 ranks", broken_mpi, || Ok("nccl"));
+        assert!(matches!(outcome, Err(JobError::Mpi { .. })), "{outcome:?}");
+    }
+}

@@ -1,0 +1,365 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::call::{Call, group_name};
+use crate::cause::Cause;
+use crate::process::engine::{Engine, Engines, Parts, PartsMut};
+use crate::process::watchdog::place::Place;
+use crate::sums::{Number, share};
+use crate::{Communicator, Error, Reduce, Result, Topology};
+
+/// A rank of a group of processes: numbers the collectives, notes where this rank waits and for how long it may,
+/// and makes sure that all ranks are in the same collective before any of them moves a byte.
+///
+/// Sums are made here, in the order of the ranks: every engine moves each rank's values to the one that sums
+/// them, and the sums to all, which are as many bytes as its own sum would move. So they have the same bits
+/// whatever the engine, and the same as those of ranks that are threads.
+pub(crate) struct ProcessCommunicator {
+    context: Arc<Context>,
+    /// Ranks of the job, by rank of the group.
+    ranks: Vec<usize>,
+    /// This rank's own rank in the group.
+    member: usize,
+    /// For messages; empty for the world.
+    name: String,
+    /// Made by the first collective, as all members come to it.
+    engine: Option<Box<dyn Engine>>,
+    n_calls: u64,
+    /// How often each channel and subgroup was taken.
+    n_taken: BTreeMap<String, u64>,
+}
+
+/// What all groups of a process share.
+pub(crate) struct Context {
+    pub(crate) topology: Topology,
+    pub(crate) place: Arc<Place>,
+    pub(crate) engines: Box<dyn Engines>,
+    /// How long a rank waits in a collective.
+    pub(crate) deadline: Duration,
+    /// Why the ranks do not meet any more.
+    pub(crate) over: OnceLock<Cause>,
+}
+
+/// What each rank says of the collective that it has come to.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+struct Header {
+    kind: u64,
+    /// Values or root.
+    argument: u64,
+    /// Which collective of the group it is.
+    number: u64,
+    /// The most bytes that this rank sends to one rank.
+    n_bytes: u64,
+    /// One more than the step that this rank is in; 0 before the first.
+    step: u64,
+}
+
+impl ProcessCommunicator {
+    /// All ranks of the job.
+    pub(crate) fn world(context: Arc<Context>) -> Self {
+        let Topology { rank, world_size, .. } = context.topology;
+        Self::new(context, (0..world_size).collect(), rank, String::new())
+    }
+
+    fn new(context: Arc<Context>, ranks: Vec<usize>, member: usize, name: String) -> Self {
+        Self { context, ranks, member, name, engine: None, n_calls: 0, n_taken: BTreeMap::new() }
+    }
+
+    fn child(&mut self, name: String, ranks: Vec<usize>, member: usize) -> Box<dyn Communicator> {
+        let n_taken = self.n_taken.entry(name.clone()).or_default();
+        let name = group_name(&name, *n_taken, &self.name);
+        *n_taken += 1;
+        Box::new(Self::new(Arc::clone(&self.context), ranks, member, name))
+    }
+
+    fn n_ranks(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Comes to a collective, of which this rank sends at most `n_bytes` to one rank; once all are known to be in
+    /// the same one, `body` does it. Gives it what the ranks say of their bytes.
+    fn meet<V>(
+        &mut self,
+        call: Call,
+        n_bytes: usize,
+        deadline: Duration,
+        body: impl FnOnce(&mut dyn Engine, &[usize]) -> std::result::Result<V, String>,
+    ) -> Result<V> {
+        self.n_calls += 1;
+        let (context, meeting) = (Arc::clone(&self.context), call.meeting(self.n_calls, &self.name));
+        let failed = |reason| Error::Engine { meeting: meeting.to_string(), reason };
+        if let Some(cause) = context.over.get() {
+            return Err(cause.error(&meeting));
+        }
+        let _waiting = context.place.enter(meeting.clone(), &self.ranks, deadline);
+        let mut engine = match self.engine.take() {
+            Some(engine) => engine,
+            None => context.engines.open(&self.ranks, &self.name).map_err(failed)?,
+        };
+        let headers = self.headers(&mut *engine, &call, n_bytes).map_err(failed)?;
+        self.check(&headers)?;
+        let n_bytes: Vec<usize> = headers.iter().map(|header| header.n_bytes as usize).collect();
+        let outcome = body(&mut *engine, &n_bytes).map_err(failed);
+        self.engine = Some(engine);
+        outcome
+    }
+
+    /// What each rank says of the collective that it has come to.
+    fn headers(
+        &self,
+        engine: &mut dyn Engine,
+        call: &Call,
+        n_bytes: usize,
+    ) -> std::result::Result<Vec<Header>, String> {
+        let (kind, argument) = encode(call);
+        let step = self.context.place.step().map_or(0, |step| step + 1);
+        let own = Header { kind, argument, number: self.n_calls, n_bytes: n_bytes as u64, step };
+        let mut all = vec![Header::zeroed(); self.n_ranks()];
+        let counts = vec![size_of::<Header>(); self.n_ranks()];
+        engine.all_gather(bytemuck::bytes_of(&own), &counts, bytemuck::cast_slice_mut(&mut all))?;
+        Ok(all)
+    }
+
+    /// Makes sure that all ranks have come to the same collective. All of them see the same headers, so that all
+    /// come to the same conclusion.
+    fn check(&self, headers: &[Header]) -> Result<()> {
+        let of = |header: &Header| (header.kind, header.argument, header.number);
+        let first = headers[0];
+        let Some(other) = headers.iter().position(|header| of(header) != of(&first)) else { return Ok(()) };
+        let (step, meeting) = (
+            |header: &Header| header.step.checked_sub(1),
+            |header: &Header| decode(header).meeting(header.number, &self.name),
+        );
+        let cause = Cause::Mismatch {
+            meeting: Box::new(meeting(&first)),
+            rank: self.ranks[0],
+            step: step(&first),
+            other_rank: self.ranks[other],
+            other_step: step(&headers[other]),
+            other_collective: decode(&headers[other]).to_string(),
+        };
+        let cause = self.context.over.get_or_init(|| cause);
+        Err(cause.error(&meeting(&headers[self.member])))
+    }
+
+    fn sum<T: Number + Pod>(&mut self, values: &mut [T]) -> Result<()> {
+        let (member, n_ranks, deadline) = (self.member, self.n_ranks(), self.context.deadline);
+        let call = Call::all_reduce_sum(values);
+        self.meet(call, size_of_val(values), deadline, |engine, _| {
+            let at_once = (engine.max_bytes() / size_of::<T>()).max(1);
+            let mut shares = Vec::new();
+            for piece in values.chunks_mut(at_once) {
+                sum_piece(engine, member, n_ranks, piece, &mut shares)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Communicator for ProcessCommunicator {
+    fn topology(&self) -> Topology {
+        Topology { rank: self.member, world_size: self.n_ranks(), ..self.context.topology }
+    }
+
+    fn at_step(&mut self, step: u64) {
+        self.context.place.at_step(step);
+    }
+
+    fn at_phase(&mut self, phase: &'static str) {
+        self.context.place.at_phase(phase);
+    }
+
+    fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()> {
+        match buf {
+            Reduce::F32(values) => self.sum(values),
+            Reduce::U64(values) => self.sum(values),
+        }
+    }
+
+    fn device_sum(&mut self, n_values: usize, sum: &mut dyn FnMut()) -> Result<()> {
+        let deadline = self.context.deadline;
+        self.meet(Call::DeviceSum { n_values }, 0, deadline, |_, _| {
+            sum();
+            Ok(())
+        })
+    }
+
+    fn all_gather(&mut self, send: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let deadline = self.context.deadline;
+        self.meet(Call::AllGather, send.len(), deadline, |engine, n_bytes| {
+            let mut all: Vec<Vec<u8>> = n_bytes.iter().map(|n| Vec::with_capacity(*n)).collect();
+            for start in pieces(engine, n_bytes) {
+                let counts: Vec<usize> = n_bytes.iter().map(|n| start.of(*n).len()).collect();
+                let mut recv = vec![0; counts.iter().sum()];
+                engine.all_gather(&send[start.of(send.len())], &counts, &mut recv)?;
+                append(&mut all, &recv, &counts);
+            }
+            Ok(all)
+        })
+    }
+
+    fn all_to_all(&mut self, send: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        let n_ranks = self.n_ranks();
+        if send.len() != n_ranks {
+            return Err(Error::SendCount { world_size: n_ranks, got: send.len() });
+        }
+        let (longest, deadline) = (send.iter().map(Vec::len).max().unwrap_or(0), self.context.deadline);
+        self.meet(Call::AllToAll, longest, deadline, |engine, n_bytes| {
+            let lengths: Vec<u64> = send.iter().map(|bytes| bytes.len() as u64).collect();
+            let (mut incoming, words) = (vec![0u64; n_ranks], vec![size_of::<u64>(); n_ranks]);
+            engine.all_to_all(
+                Parts { bytes: bytemuck::cast_slice(&lengths), counts: &words },
+                PartsMut { bytes: bytemuck::cast_slice_mut(&mut incoming), counts: &words },
+            )?;
+            let mut all = vec![Vec::new(); n_ranks];
+            for start in pieces(engine, n_bytes) {
+                let parts: Vec<&[u8]> = send.iter().map(|bytes| &bytes[start.of(bytes.len())]).collect();
+                let send_counts: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+                let recv_counts: Vec<usize> = incoming.iter().map(|n| start.of(*n as usize).len()).collect();
+                let (bytes, mut recv) = (parts.concat(), vec![0; recv_counts.iter().sum()]);
+                engine.all_to_all(
+                    Parts { bytes: &bytes, counts: &send_counts },
+                    PartsMut { bytes: &mut recv, counts: &recv_counts },
+                )?;
+                append(&mut all, &recv, &recv_counts);
+            }
+            Ok(all)
+        })
+    }
+
+    fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> Result<()> {
+        let Some(&root_of_job) = self.ranks.get(root) else {
+            return Err(Error::NoSuchRank { rank: root, world_size: self.n_ranks() });
+        };
+        let n_bytes = if root == self.member { bytes.len() } else { 0 };
+        let deadline = self.context.deadline;
+        self.meet(Call::Broadcast { root: root_of_job }, n_bytes, deadline, |engine, n_bytes| {
+            bytes.resize(n_bytes[root], 0);
+            bytes.chunks_mut(engine.max_bytes()).try_for_each(|piece| engine.broadcast(root, piece))
+        })
+    }
+
+    fn barrier(&mut self, deadline: Duration) -> Result<()> {
+        self.meet(Call::Barrier, 0, deadline, |_, _| Ok(()))
+    }
+
+    fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
+        let position = self.topology().rank_in(ranks)?;
+        let of_job: Vec<usize> = ranks.iter().map(|rank| self.ranks[*rank]).collect();
+        Ok(self.child(format!("subgroup {of_job:?}"), of_job, position))
+    }
+
+    fn channel(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
+        let (ranks, member) = (self.ranks.clone(), self.member);
+        Ok(self.child(format!("channel {name:?}"), ranks, member))
+    }
+}
+
+impl fmt::Debug for ProcessCommunicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ranks, member, name, n_calls, .. } = self;
+        f.debug_struct("ProcessCommunicator")
+            .field("rank", member)
+            .field("ranks", ranks)
+            .field("name", name)
+            .field("n_calls", n_calls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sums values that are few enough for one call of the engine. `shares` is kept from one piece to the next.
+fn sum_piece<T: Number + Pod>(
+    engine: &mut dyn Engine,
+    member: usize,
+    n_ranks: usize,
+    values: &mut [T],
+    shares: &mut Vec<T>,
+) -> std::result::Result<(), String> {
+    let bytes_of = |rank| share(values.len(), rank, n_ranks).len() * size_of::<T>();
+    let send_counts: Vec<usize> = (0..n_ranks).map(bytes_of).collect();
+    let n_own = share(values.len(), member, n_ranks).len();
+    shares.clear();
+    shares.resize(n_ranks * n_own, T::zeroed());
+    engine.all_to_all(
+        Parts { bytes: bytemuck::cast_slice(values), counts: &send_counts },
+        PartsMut { bytes: bytemuck::cast_slice_mut(shares), counts: &vec![n_own * size_of::<T>(); n_ranks] },
+    )?;
+    let (sums, others) = shares.split_at_mut(n_own);
+    for other in others.chunks(n_own.max(1)) {
+        for (sum, value) in sums.iter_mut().zip(other) {
+            *sum = sum.plus(*value);
+        }
+    }
+    engine.all_gather(bytemuck::cast_slice(sums), &send_counts, bytemuck::cast_slice_mut(values))
+}
+
+/// One piece of messages that are too long for one call.
+#[derive(Clone, Copy)]
+struct Piece {
+    start: usize,
+    n_bytes: usize,
+}
+
+impl Piece {
+    /// Which part of a message of this length it is; none where the message is shorter.
+    fn of(self, message_bytes: usize) -> std::ops::Range<usize> {
+        let end = self.start.saturating_add(self.n_bytes).min(message_bytes);
+        self.start.min(end)..end
+    }
+}
+
+/// The pieces in which messages travel of which no rank sends a longer one than it says here; the same on all
+/// ranks.
+fn pieces(engine: &dyn Engine, n_bytes: &[usize]) -> impl Iterator<Item = Piece> + use<> {
+    let (longest, at_once) =
+        (n_bytes.iter().copied().max().unwrap_or(0), (engine.max_bytes() / n_bytes.len()).max(1));
+    (0..longest).step_by(at_once).map(move |start| Piece { start, n_bytes: at_once })
+}
+
+/// Appends what came from each rank to what had come before.
+fn append(all: &mut [Vec<u8>], recv: &[u8], counts: &[usize]) {
+    let mut rest = recv;
+    for (bytes, count) in all.iter_mut().zip(counts) {
+        let (own, others) = rest.split_at(*count);
+        bytes.extend_from_slice(own);
+        rest = others;
+    }
+}
+
+const SUM_OF_F32: u64 = 1;
+const SUM_OF_U64: u64 = 2;
+const ALL_GATHER: u64 = 3;
+const ALL_TO_ALL: u64 = 4;
+const BROADCAST: u64 = 5;
+const BARRIER: u64 = 6;
+const DEVICE_SUM: u64 = 7;
+
+fn encode(call: &Call) -> (u64, u64) {
+    match *call {
+        Call::AllReduceSum { n_values, element } if element == f32::NAME => (SUM_OF_F32, n_values as u64),
+        Call::AllReduceSum { n_values, .. } => (SUM_OF_U64, n_values as u64),
+        Call::DeviceSum { n_values } => (DEVICE_SUM, n_values as u64),
+        Call::AllGather => (ALL_GATHER, 0),
+        Call::AllToAll => (ALL_TO_ALL, 0),
+        Call::Broadcast { root } => (BROADCAST, root as u64),
+        Call::Barrier => (BARRIER, 0),
+    }
+}
+
+fn decode(header: &Header) -> Call {
+    let argument = header.argument as usize;
+    match header.kind {
+        SUM_OF_F32 => Call::AllReduceSum { n_values: argument, element: f32::NAME },
+        SUM_OF_U64 => Call::AllReduceSum { n_values: argument, element: u64::NAME },
+        DEVICE_SUM => Call::DeviceSum { n_values: argument },
+        ALL_GATHER => Call::AllGather,
+        ALL_TO_ALL => Call::AllToAll,
+        BROADCAST => Call::Broadcast { root: argument },
+        _ => Call::Barrier,
+    }
+}

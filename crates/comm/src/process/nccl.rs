@@ -1,0 +1,131 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use cudarc::driver::DevicePtr;
+use kiln_nccl::{Buffer, Comm, CudaContext, UniqueId};
+
+use crate::JobError;
+use crate::process::engine::{Engine, Engines, Outcome, Parts, PartsMut};
+use crate::process::watchdog::control::Control;
+
+/// The most bytes that one call moves; the device holds twice as many meanwhile.
+const MAX_BYTES: usize = 256 << 20;
+
+/// How long a rank waits for the first one's id, and in a call: a day. The job's watchdog ends a process earlier.
+const WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The GPUs of a job's processes, one per process, as NCCL connects them. NCCL neither authenticates nor encrypts.
+///
+/// Bytes of the host are copied to the device and back. Tensors that are on a device are summed there, by
+/// `kiln_kernels::NcclSum`.
+pub(crate) struct Nccl {
+    control: Arc<Control>,
+    device: usize,
+}
+
+impl Nccl {
+    /// The GPU of a process: the one that it was given; else the one of its local rank's number, or the only one that it
+    /// sees. Checks that libnccl, which is loaded at run time, is there, too.
+    pub(crate) fn device_of(local_rank: usize, cuda_device: Option<usize>) -> Result<usize, JobError> {
+        kiln_nccl::check().map_err(failed)?;
+        if let Some(device) = cuda_device {
+            return Ok(device);
+        }
+        match CudaContext::device_count().map_err(failed)? as usize {
+            1 => Ok(0),
+            n_devices if local_rank < n_devices => Ok(local_rank),
+            n_devices => Err(JobError::Nccl {
+                reason: format!(
+                    "local rank {local_rank} has none of {n_devices} GPUs: start one process per GPU"
+                ),
+            }),
+        }
+    }
+
+    pub(crate) fn new(control: &Arc<Control>, device: usize) -> Self {
+        Self { control: Arc::clone(control), device }
+    }
+}
+
+impl Engines for Nccl {
+    fn open(&self, ranks: &[usize], name: &str) -> Result<Box<dyn Engine>, String> {
+        let member = ranks.iter().position(|rank| *rank == self.control.rank());
+        let member = member.ok_or("this rank is not in the group")?;
+        let key = format!("nccl id of {name}");
+        if member == 0 {
+            self.control.put(&key, UniqueId::new().map_err(told)?.bytes())?;
+        }
+        let id = UniqueId::from_bytes(&self.control.get(&key, WAIT)?).map_err(told)?;
+        let comm = Comm::join(self.device, member, ranks.len(), &id, WAIT).map_err(told)?;
+        Ok(Box::new(NcclEngine { comm }))
+    }
+}
+
+struct NcclEngine {
+    comm: Comm,
+}
+
+impl NcclEngine {
+    /// Sends each rank its part and receives the part that each has for this one, all at once.
+    fn exchange(&mut self, send: Parts<'_>, recv: PartsMut<'_>) -> Outcome {
+        let stream = Arc::clone(self.comm.stream());
+        stream.context().bind_to_thread().map_err(told)?;
+        // A device has no empty buffers.
+        let bytes = if send.bytes.is_empty() { &[0][..] } else { send.bytes };
+        let outgoing = stream.clone_htod(bytes).map_err(told)?;
+        let n_received: usize = recv.counts.iter().sum();
+        let incoming = stream.alloc_zeros::<u8>(n_received.max(1)).map_err(told)?;
+        stream.synchronize().map_err(told)?;
+        let (from, to) = (outgoing.device_ptr(&stream).0, incoming.device_ptr(&stream).0);
+        // SAFETY: both allocations have as many bytes as the counts' sums, do not overlap, and live until this returns.
+        unsafe { self.comm.exchange(&buffers(from, send.counts), &buffers(to, recv.counts)) }
+            .map_err(told)?;
+        if 0 < n_received {
+            stream.memcpy_dtoh(&incoming.slice(..n_received), recv.bytes).map_err(told)?;
+        }
+        stream.synchronize().map_err(told)
+    }
+}
+
+/// Parts of so many bytes, one after the other from an address on.
+fn buffers(mut address: u64, counts: &[usize]) -> Vec<Buffer> {
+    let part = |len: &usize| {
+        let start = address;
+        address += *len as u64;
+        Buffer { address: start, len: *len }
+    };
+    counts.iter().map(part).collect()
+}
+
+impl Engine for NcclEngine {
+    fn max_bytes(&self) -> usize {
+        MAX_BYTES
+    }
+
+    fn all_gather(&mut self, send: &[u8], counts: &[usize], recv: &mut [u8]) -> Outcome {
+        let (bytes, sent) = (send.repeat(self.comm.n_ranks()), vec![send.len(); self.comm.n_ranks()]);
+        self.exchange(Parts { bytes: &bytes, counts: &sent }, PartsMut { bytes: recv, counts })
+    }
+
+    fn all_to_all(&mut self, send: Parts<'_>, recv: PartsMut<'_>) -> Outcome {
+        self.exchange(send, recv)
+    }
+
+    fn broadcast(&mut self, root: usize, bytes: &mut [u8]) -> Outcome {
+        let is_root = root == self.comm.rank();
+        let to_each = if is_root { bytes.len() } else { 0 };
+        let sent = if is_root { bytes.repeat(self.comm.n_ranks()) } else { Vec::new() };
+        let mut taken = vec![0; self.comm.n_ranks()];
+        taken[root] = bytes.len();
+        let send = Parts { bytes: &sent, counts: &vec![to_each; self.comm.n_ranks()] };
+        self.exchange(send, PartsMut { bytes, counts: &taken })
+    }
+}
+
+fn told(error: impl std::fmt::Display) -> String {
+    format!("NCCL: {error}")
+}
+
+fn failed(error: impl std::fmt::Display) -> JobError {
+    JobError::Nccl { reason: error.to_string() }
+}

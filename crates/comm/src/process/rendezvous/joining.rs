@@ -1,0 +1,126 @@
+//! How a process joins its job, and how rank 0 lets it.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming};
+
+use crate::JobError;
+use crate::process::proto::{Join, Said, Told, said};
+use crate::process::rendezvous::channel::{Client, connect, serve};
+use crate::process::rendezvous::seats::JobId;
+use crate::process::rendezvous::server::Server;
+use crate::process::watchdog::timing::Timing;
+use crate::rpc::{Door, Token, log};
+
+/// Connections of processes that are no ranks of the job, at once: once all ranks have joined, rank 0 accepts so many
+/// others, to refuse them.
+const N_STRANGERS: usize = 16;
+
+/// How long a process waits before it tries again to join, while another attempt at the job is in its place.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The streams of a process that rank 0 has taken in.
+pub(crate) struct Attended {
+    pub(crate) client: Client,
+    pub(crate) say: mpsc::Sender<Said>,
+    pub(crate) told: Streaming<Told>,
+}
+
+/// Starts to serve the processes of the job, on rank 0.
+pub(crate) fn serve_job(
+    listener: std::net::TcpListener,
+    door: &Door,
+    join: &Join,
+    timing: Timing,
+) -> Result<(), JobError> {
+    let world_size = join.world_size as usize;
+    let job = match join.job.as_str() {
+        "" => JobId::Drawn(Token::random_text()?),
+        id => JobId::Launcher(id.to_owned()),
+    };
+    let server = Server::new(world_size, job, timing);
+    let router = serve(door, server.clone())?;
+    // Each rank has one connection for as long as the job lasts.
+    let incoming = door.incoming(listener, world_size + N_STRANGERS);
+    let failed = |source| JobError::Listen { address: door.address.clone(), source };
+    let incoming = incoming.map_err(failed)?;
+    tokio::spawn(server.watch());
+    tokio::spawn(router.serve_with_incoming(incoming));
+    Ok(())
+}
+
+/// Asks rank 0 to be taken in; again and again while a rank 0 of another attempt at the job answers.
+pub(crate) async fn attend(door: &Door, join: &Join, timing: Timing) -> Result<Attended, JobError> {
+    let (started, mut is_logged) = (Instant::now(), false);
+    loop {
+        let mut client = connect(door, timing.join.saturating_sub(started.elapsed())).await?;
+        let (say, said) = mpsc::channel(16);
+        let hello = Said { what: Some(said::What::Join(join.clone())) };
+        let lost = |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", door.address) };
+        say.send(hello).await.map_err(|_| lost("the connection has closed"))?;
+        // Once this process has joined it is told twice a second that rank 0 is alive.
+        let silent = |_| lost(&format!("it has been silent for {:?}", timing.deadline));
+        let attended = timeout(timing.deadline, client.attend(ReceiverStream::new(said))).await;
+        let status = match attended.map_err(silent)? {
+            Ok(told) => return Ok(Attended { client, say, told: told.into_inner() }),
+            Err(status) => status,
+        };
+        if status.code() != Code::Aborted || timing.join < started.elapsed() {
+            return Err(refusal(&status));
+        }
+        if !is_logged {
+            log(&format!("waiting for rank 0 of this job at {}: {}", door.address, status.message()));
+            is_logged = true;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Why a process is not taken in.
+fn refusal(status: &Status) -> JobError {
+    let reason = status.message().to_owned();
+    match status.code() {
+        Code::AlreadyExists | Code::FailedPrecondition | Code::Unauthenticated | Code::InvalidArgument => {
+            JobError::Refused { reason }
+        }
+        _ => JobError::Lost { reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use crate::rpc::Token;
+
+    use super::*;
+    use crate::process::proto::{Entry, Fault, Nothing, fault};
+
+    /// A process that has not joined has the token, and no say in the job.
+    #[tokio::test]
+    async fn calls_without_joining_are_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let door = Door { address, token: Token::new("a-word-of-this-test").unwrap(), tls: None };
+        let join = Join { world_size: 1, machine: "m".to_owned(), ..Join::default() };
+        let timing = Timing { join: Duration::from_secs(10), deadline: Duration::from_secs(10) };
+        serve_job(listener, &door, &join, timing).unwrap();
+        let mut stranger = connect(&door, timing.join).await.unwrap();
+        let fault = Fault { rank: 0, kind: fault::Kind::Failed.into(), what: "sabotage".to_owned() };
+        let entry = Entry { key: "key".to_owned(), value: vec![1] };
+        let statuses = [
+            stranger.report(fault).await.unwrap_err(),
+            stranger.put(entry).await.unwrap_err(),
+            stranger.look(Nothing {}).await.unwrap_err(),
+        ];
+        for status in statuses {
+            assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        }
+        let mut rank = attend(&door, &join, timing).await.unwrap();
+        let told = rank.told.message().await.unwrap().and_then(|told| told.what);
+        assert!(matches!(told, Some(crate::process::proto::told::What::Members(_))), "{told:?}");
+    }
+}

@@ -1,0 +1,286 @@
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::process::proto::{
+    Entry, Fault, Join, Key, Nothing, Parcels, Rendezvous, Row, Said, Table, Told, fault, said, told,
+};
+use crate::process::rendezvous::seats::{Exchange, JobId, Refusal, Seat, State, member, ranks};
+use crate::process::watchdog::place::Seconds;
+use crate::process::watchdog::timing::{BEAT, Clock, Timing};
+use crate::rpc::{Admission, Throttle, log};
+
+/// Where the processes of a job meet: in the first of them.
+///
+/// **Locks.** The state's mutex is the only one, and nothing is awaited while it is held. Whoever changes the
+/// state tells all who wait for a change after it has been unlocked.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    state: Arc<Mutex<State>>,
+    /// Processes join and leave, the job ends.
+    changed: watch::Sender<()>,
+    /// Values and parcels come.
+    brought: watch::Sender<()>,
+    /// Processes that were refused while the job goes on.
+    refused: Arc<Throttle>,
+    timing: Timing,
+}
+
+/// How often it is logged that processes were refused.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+impl Server {
+    /// For a job of so many processes.
+    pub(crate) fn new(world_size: usize, job: JobId, timing: Timing) -> Self {
+        let state = Arc::new(Mutex::new(State::new(world_size, job)));
+        let (changed, brought) = (watch::Sender::new(()), watch::Sender::new(()));
+        Self { state, changed, brought, refused: Arc::new(Throttle::new(LOG_EVERY)), timing }
+    }
+
+    /// Says every 10 s who has not joined, until all have or the time for it is up; then looks for ranks that have
+    /// fallen silent.
+    pub(crate) async fn watch(self) {
+        let (started, mut told, mut clock) = (Instant::now(), 0, Clock::start());
+        loop {
+            tokio::time::sleep(BEAT / 2).await;
+            let slept = clock.tick();
+            let (now, mut state) = (Instant::now(), self.lock());
+            let missing = state.missing();
+            let waited = now - started;
+            if missing.is_empty() {
+                // Where this process itself was stopped, it is not the others that were silent.
+                state.seats.iter_mut().flatten().for_each(|seat| seat.heard += slept);
+                if let Some(rank) = state.silent(now, self.timing.deadline) {
+                    let text = state.lost(rank, now, "has been silent");
+                    self.end(state, rank, fault::Kind::Lost, text);
+                }
+            } else if self.timing.join < waited {
+                let text = format!("{} did not join within {:?}", ranks(&missing), self.timing.join);
+                self.end(state, missing[0], fault::Kind::Lost, text);
+            } else if told < waited.as_secs() / 10 {
+                told = waited.as_secs() / 10;
+                drop(state);
+                let (waited, at_most) = (Seconds(waited), self.timing.join);
+                log(&format!("waiting for {} to join: {waited} of {at_most:?}", ranks(&missing)));
+            }
+        }
+    }
+
+    /// Takes a process in; the error is for it alone, the fault that it may be for all.
+    async fn join(&self, join: Join) -> Result<usize, Status> {
+        let refusal = self.lock().refusal(&join, Instant::now());
+        if let Some(Refusal::Replacement(_)) = refusal {
+            // Where this process was stopped, what the silent rank has sent is still to be read.
+            tokio::time::sleep(2 * BEAT).await;
+        }
+        let (mut state, rank) = (self.lock(), join.rank as usize);
+        if let Some(refusal) = state.refusal(&join, Instant::now()) {
+            return Err(self.refuse(state, rank, refusal));
+        }
+        state.seats[rank] = Some(Seat { join, doing: None, heard: Instant::now(), has_left: false });
+        if state.missing().is_empty() {
+            // They say nothing before they know that all are there.
+            state.seats.iter_mut().flatten().for_each(|seat| seat.heard = Instant::now());
+        }
+        drop(state);
+        self.changed.send_replace(());
+        Ok(rank)
+    }
+
+    /// Ends the job where the refusal is a reason to; returns what the process is told.
+    fn refuse(&self, state: MutexGuard<'_, State>, rank: usize, refusal: Refusal) -> Status {
+        let log_once = |reason: &String| {
+            self.refused.event(|n| format!("refused a process, the job goes on ({n} so far): {reason}"));
+        };
+        match refusal {
+            Refusal::Newcomer(reason) => {
+                log_once(&reason);
+                Status::already_exists(reason)
+            }
+            Refusal::OtherAttempt(reason) => {
+                log_once(&reason);
+                Status::aborted(reason)
+            }
+            Refusal::Replacement(reason) => {
+                self.end(state, rank, fault::Kind::Lost, reason.clone());
+                Status::unavailable(reason)
+            }
+            Refusal::Misfit(reason) => {
+                self.end(state, rank, fault::Kind::Failed, reason.clone());
+                Status::failed_precondition(reason)
+            }
+        }
+    }
+
+    /// Hears what a process says until it has left or its connection is gone.
+    async fn hear(self, rank: usize, mut said: Streaming<Said>) {
+        loop {
+            let heard = said.message().await;
+            let mut state = self.lock();
+            let Some(seat) = &mut state.seats[rank] else { return };
+            seat.heard = Instant::now();
+            match heard.map(|said| said.and_then(|said| said.what)) {
+                Ok(Some(said::What::Doing(doing))) => seat.doing = Some(doing),
+                Ok(Some(said::What::Leave(Nothing {}))) => {
+                    seat.has_left = true;
+                    drop(state);
+                    self.changed.send_replace(());
+                }
+                Ok(Some(said::What::Join(_))) => {}
+                Ok(None) | Err(_) => {
+                    if !seat.has_left {
+                        let text = state.lost(rank, Instant::now(), "is gone: its connection has closed");
+                        self.end(state, rank, fault::Kind::Lost, text);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tells a process of what it has to know, until the job is over or the process gone.
+    async fn tell(self, tell: mpsc::Sender<Result<Told, Status>>) {
+        let mut changed = self.changed.subscribe();
+        let mut knows_members = false;
+        loop {
+            let what = self.lock().news(&mut knows_members);
+            let is_last = matches!(what, told::What::Fault(_) | told::What::Farewell(_));
+            if tell.send(Ok(Told { what: Some(what) })).await.is_err() || is_last {
+                return;
+            }
+            // Changes that come while it is being told are not missed: the receiver counts them.
+            let _ = tokio::time::timeout(BEAT, changed.changed()).await;
+        }
+    }
+
+    /// Ends the job, unless it is over.
+    fn end(&self, mut state: MutexGuard<'_, State>, rank: usize, kind: fault::Kind, text: String) -> Fault {
+        let fault = Fault { rank: rank as u64, kind: kind.into(), what: text };
+        let fault = state.fault.get_or_insert(fault).clone();
+        drop(state);
+        self.changed.send_replace(());
+        self.brought.send_replace(());
+        fault
+    }
+
+    /// Waits until `look` finds something in the state, or the job is over.
+    async fn wait<V>(&self, mut look: impl FnMut(&mut State) -> Option<V>) -> Result<V, Status> {
+        let mut changed = self.brought.subscribe();
+        loop {
+            {
+                let mut state = self.lock();
+                if let Some(value) = look(&mut state) {
+                    return Ok(value);
+                }
+                if let Some(fault) = &state.fault {
+                    return Err(Status::aborted(fault.what.clone()));
+                }
+            }
+            if changed.changed().await.is_err() {
+                return Err(Status::aborted("the job is over"));
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[tonic::async_trait]
+impl Rendezvous for Server {
+    type AttendStream = Pin<Box<dyn Stream<Item = Result<Told, Status>> + Send>>;
+
+    async fn attend(
+        &self,
+        request: Request<Streaming<Said>>,
+    ) -> Result<Response<Self::AttendStream>, Status> {
+        let admission = request.extensions().get::<Admission>().cloned();
+        let mut said = request.into_inner();
+        let rank = match said.message().await? {
+            Some(Said { what: Some(said::What::Join(join)) }) => self.join(join).await,
+            _ => Err(Status::invalid_argument("a process joins before it says anything else")),
+        };
+        match (&rank, admission) {
+            (Ok(_), Some(admission)) => admission.admit(),
+            (Err(_), Some(admission)) => admission.refuse(),
+            (_, None) => {}
+        }
+        let rank = rank?;
+        let (tell, told) = mpsc::channel(4);
+        tokio::spawn(self.clone().hear(rank, said));
+        tokio::spawn(self.clone().tell(tell));
+        Ok(Response::new(Box::pin(ReceiverStream::new(told))))
+    }
+
+    async fn put(&self, request: Request<Entry>) -> Result<Response<Nothing>, Status> {
+        of_a_rank(&request)?;
+        let Entry { key, value } = request.into_inner();
+        self.lock().values.insert(key, value);
+        self.brought.send_replace(());
+        Ok(Response::new(Nothing {}))
+    }
+
+    async fn get(&self, request: Request<Key>) -> Result<Response<Entry>, Status> {
+        of_a_rank(&request)?;
+        let Key { key } = request.into_inner();
+        let value = self.wait(|state| state.values.get(&key).cloned()).await?;
+        Ok(Response::new(Entry { key, value }))
+    }
+
+    async fn exchange(&self, request: Request<Parcels>) -> Result<Response<Parcels>, Status> {
+        of_a_rank(&request)?;
+        let Parcels { group, number, member, n_members, parcels } = request.into_inner();
+        let (key, n_members, member_idx) = ((group, number), n_members as usize, member as usize);
+        {
+            let mut state = self.lock();
+            if n_members <= member_idx || state.seats.len() < n_members {
+                return Err(Status::invalid_argument("no such member"));
+            }
+            let new = || Exchange { brought: vec![None; n_members], n_due: n_members };
+            let exchange = state.exchanges.entry(key.clone()).or_insert_with(new);
+            match exchange.brought.get_mut(member_idx) {
+                Some(place) => *place = Some(parcels),
+                None => return Err(Status::invalid_argument("the members are of different groups")),
+            }
+        }
+        self.brought.send_replace(());
+        let parcels = self.wait(|state| state.take(&key, member_idx)).await?;
+        Ok(Response::new(Parcels { group: key.0, number, member, n_members: n_members as u64, parcels }))
+    }
+
+    async fn report(&self, request: Request<Fault>) -> Result<Response<Fault>, Status> {
+        of_a_rank(&request)?;
+        let Fault { rank, kind, what } = request.into_inner();
+        let kind = fault::Kind::try_from(kind).unwrap_or(fault::Kind::Failed);
+        Ok(Response::new(self.end(self.lock(), rank as usize, kind, what)))
+    }
+
+    async fn look(&self, request: Request<Nothing>) -> Result<Response<Table>, Status> {
+        of_a_rank(&request)?;
+        let (now, state) = (Instant::now(), self.lock());
+        let row = |seat: &Seat| Row {
+            member: Some(member(&seat.join)),
+            doing: seat.doing.clone(),
+            silent_ms: now.saturating_duration_since(seat.heard).as_millis() as u64,
+        };
+        Ok(Response::new(Table { rows: state.seats.iter().flatten().map(row).collect() }))
+    }
+}
+
+/// Refuses calls over connections by which no rank has joined: the token alone gives no say in the job.
+fn of_a_rank<T>(request: &Request<T>) -> Result<(), Status> {
+    let admission = request.extensions().get::<Admission>();
+    if admission.is_some_and(Admission::is_admitted) {
+        return Ok(());
+    }
+    if let Some(admission) = admission {
+        admission.refuse();
+    }
+    Err(Status::failed_precondition("a process joins before it does anything else"))
+}

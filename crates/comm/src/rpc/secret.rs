@@ -1,0 +1,42 @@
+use std::path::Path;
+
+use crate::rpc::{Error, Result};
+
+/// The secret word that a variable holds, or the file that `NAME_FILE` names, if either is set. `var` gives the value of
+/// an environment variable; an empty one counts as not set.
+///
+/// # Errors
+/// [`Error::Secret`] and [`Error::ReadableByOthers`].
+pub fn secret(name: &str, var: impl Fn(&str) -> Option<String>) -> Result<Option<String>> {
+    let set = |name: &str| var(name).filter(|text| !text.is_empty());
+    if let Some(secret) = set(name) {
+        return Ok(Some(secret));
+    }
+    let name = format!("{name}_FILE");
+    let Some(path) = set(&name) else { return Ok(None) };
+    ensure_private(&name, Path::new(&path))?;
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(source) => Err(Error::Secret { setting: format!("{name}={path}"), source }),
+    }
+}
+
+/// Makes sure that other users cannot read a file with a secret, which was given by this name.
+///
+/// # Errors
+/// As [`secret`].
+pub fn ensure_private(name: &str, path: &Path) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let setting = format!("{name}={}", path.display());
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(source) => return Err(Error::Secret { setting, source }),
+        };
+        if metadata.permissions().mode() & 0o077 != 0 {
+            return Err(Error::ReadableByOthers { setting });
+        }
+    }
+    Ok(())
+}

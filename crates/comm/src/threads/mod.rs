@@ -1,0 +1,10 @@
+//! Ranks that are threads of one process.
+
+mod group;
+mod ranks;
+mod state;
+mod thread_group;
+mod world;
+
+pub use ranks::Ranks;
+pub use thread_group::ThreadGroup;

@@ -1,0 +1,224 @@
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::call::Call;
+use crate::sums::Sums;
+use crate::threads::group::{Birth, Farewell, GroupId, Origin};
+use crate::threads::state::Seat;
+use crate::threads::world::World;
+use crate::{Communicator, Error, Reduce, Result, Topology};
+
+/// A rank among threads of one process, which meet through their memory. [`Ranks`](crate::Ranks) starts
+/// such threads.
+///
+/// A rank that waits sleeps, so that ranks may be more than cores. Sums keep two buffers for the next one,
+/// as large as the largest so far and its share; everything else is freed when all ranks have it.
+///
+/// The `n`-th taking of a channel's name, or of a subgroup's list, by one rank is that of the others. Both
+/// outlive what they were taken from, and may be taken from each other.
+///
+/// Dropping it is leaving the group, and an error on all ranks as soon as another one waits there: within a
+/// second, in which those that [`Ranks`](crate::Ranks) runs may tell of the error or panic behind it.
+pub struct ThreadGroup {
+    place: Place,
+    f32_sums: Sums<f32>,
+    u64_sums: Sums<u64>,
+}
+
+/// A rank's place in a group of its world.
+struct Place {
+    world: Arc<World>,
+    seat: Seat,
+    /// Ranks of the world, by rank of the group.
+    ranks: Arc<[usize]>,
+    /// This rank's own rank in the group.
+    member: usize,
+    /// Collectives asked for.
+    n_calls: u64,
+    /// How often each channel and subgroup was taken.
+    n_taken: BTreeMap<Birth, u64>,
+}
+
+impl ThreadGroup {
+    /// A communicator for each of the threads that will be ranks, by rank. A rank that waits in a collective
+    /// for longer than `deadline` gives up, and with it all others.
+    pub fn new(n_ranks: usize, deadline: Duration) -> Vec<Self> {
+        Self::of_world(&Arc::new(World::new(n_ranks, deadline)), n_ranks)
+    }
+
+    /// A communicator for each rank of the world.
+    pub(crate) fn of_world(world: &Arc<World>, n_ranks: usize) -> Vec<Self> {
+        let ranks: Arc<[usize]> = (0..n_ranks).collect();
+        let seat = |rank| Seat { group: GroupId::WORLD, rank };
+        (0..n_ranks).map(|rank| Self::at(Arc::clone(world), seat(rank), Arc::clone(&ranks), rank)).collect()
+    }
+
+    fn at(world: Arc<World>, seat: Seat, ranks: Arc<[usize]>, member: usize) -> Self {
+        let place = Place { world, seat, ranks, member, n_calls: 0, n_taken: BTreeMap::new() };
+        Self { place, f32_sums: Sums::default(), u64_sums: Sums::default() }
+    }
+
+    fn child(&mut self, birth: Birth, ranks: Arc<[usize]>, member: usize) -> Box<dyn Communicator> {
+        let n_taken = self.place.n_taken.entry(birth.clone()).or_default();
+        let origin = Origin { parent: self.place.seat.group, birth, nth: *n_taken };
+        *n_taken += 1;
+        let rank = self.place.seat.rank;
+        let group = self.place.world.take_seat(rank, origin);
+        Box::new(Self::at(Arc::clone(&self.place.world), Seat { group, rank }, ranks, member))
+    }
+}
+
+impl Communicator for ThreadGroup {
+    fn topology(&self) -> Topology {
+        let Place { seat, ranks, member, .. } = &self.place;
+        Topology { rank: *member, world_size: ranks.len(), local_rank: seat.rank }
+    }
+
+    fn at_step(&mut self, step: u64) {
+        self.place.world.set_step(self.place.seat.rank, step);
+    }
+
+    fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()> {
+        let Self { place, f32_sums, u64_sums } = self;
+        let (member, n_ranks) = (place.member, place.ranks.len());
+        place.n_calls += 1;
+        match buf {
+            Reduce::F32(buf) => {
+                let call = Call::all_reduce_sum(buf);
+                f32_sums.all_reduce(member, n_ranks, buf, |values| place.exchange(call, values))
+            }
+            Reduce::U64(buf) => {
+                let call = Call::all_reduce_sum(buf);
+                u64_sums.all_reduce(member, n_ranks, buf, |values| place.exchange(call, values))
+            }
+        }
+    }
+
+    fn all_gather(&mut self, send: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.place.n_calls += 1;
+        let all = self.place.exchange(Call::AllGather, Arc::new(send.to_vec()))?;
+        Ok(all.iter().map(|bytes| bytes.to_vec()).collect())
+    }
+
+    fn all_to_all(&mut self, send: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        let (member, world_size) = (self.place.member, self.place.ranks.len());
+        if send.len() != world_size {
+            return Err(Error::SendCount { world_size, got: send.len() });
+        }
+        self.place.n_calls += 1;
+        // Each message has one reader, who takes it away.
+        let messages: Vec<Mutex<Vec<u8>>> = send.iter().map(|bytes| Mutex::new(bytes.clone())).collect();
+        let all = self.place.exchange(Call::AllToAll, Arc::new(messages))?;
+        let take = |messages: &Arc<Vec<Mutex<Vec<u8>>>>| {
+            std::mem::take(&mut *messages[member].lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        Ok(all.iter().map(take).collect())
+    }
+
+    fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> Result<()> {
+        let Some(world_root) = self.place.ranks.get(root) else {
+            return Err(Error::NoSuchRank { rank: root, world_size: self.place.ranks.len() });
+        };
+        let call = Call::Broadcast { root: *world_root };
+        self.place.n_calls += 1;
+        let is_root = root == self.place.member;
+        let brought = if is_root { bytes.clone() } else { Vec::new() };
+        let all = self.place.exchange(call, Arc::new(brought))?;
+        if !is_root {
+            bytes.clear();
+            bytes.extend_from_slice(&all[root]);
+        }
+        Ok(())
+    }
+
+    fn barrier(&mut self, deadline: Duration) -> Result<()> {
+        self.place.n_calls += 1;
+        self.place.exchange_until(Call::Barrier, deadline, Arc::new(()))?;
+        Ok(())
+    }
+
+    fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
+        let position = self.topology().rank_in(ranks)?;
+        let of_world = ranks.iter().map(|rank| self.place.ranks[*rank]).collect();
+        Ok(self.child(Birth::Subgroup(ranks.to_vec()), of_world, position))
+    }
+
+    fn channel(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
+        let (ranks, member) = (Arc::clone(&self.place.ranks), self.place.member);
+        Ok(self.child(Birth::Channel(name.to_owned()), ranks, member))
+    }
+}
+
+impl fmt::Debug for ThreadGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { ranks, member, n_calls, .. } = &self.place;
+        f.debug_struct("ThreadGroup")
+            .field("rank", member)
+            .field("ranks", ranks)
+            .field("n_calls", n_calls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Place {
+    /// Gives every rank of the group what all have brought, by rank. All collectives are made of this.
+    fn exchange<P: Any + Send + Sync>(&self, call: Call, payload: Arc<P>) -> Result<Vec<Arc<P>>> {
+        self.exchange_until(call, self.world.deadline(), payload)
+    }
+
+    fn exchange_until<P: Any + Send + Sync>(
+        &self,
+        call: Call,
+        deadline: Duration,
+        payload: Arc<P>,
+    ) -> Result<Vec<Arc<P>>> {
+        let brought = self.world.meet(self.seat, call, self.n_calls, deadline, payload)?;
+        let downcast = |payload: Arc<dyn Any + Send + Sync>| {
+            payload.downcast().expect("ranks in the same collective should bring the same type")
+        };
+        Ok(brought.into_iter().map(downcast).collect())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let farewell = if thread::panicking() { Farewell::Panicking } else { Farewell::Dropped };
+        self.world.leave(self.seat, farewell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Nobody holds on to a rank's buffers when it writes them again, so that they stay where they are.
+    #[test]
+    fn sums_use_their_buffers_again() {
+        let comms = ThreadGroup::new(3, Duration::from_secs(1_000_000));
+        thread::scope(|scope| {
+            for mut comm in comms {
+                scope.spawn(move || {
+                    let mut places = BTreeSet::new();
+                    for _ in 0..100 {
+                        comm.all_reduce_sum(Reduce::F32(&mut [1.0; 100])).unwrap();
+                        let Sums { values, share } = &comm.f32_sums;
+                        places.insert((
+                            Arc::as_ptr(values),
+                            values.as_ptr(),
+                            Arc::as_ptr(share),
+                            share.as_ptr(),
+                        ));
+                        assert_eq!((values.len(), Arc::strong_count(values)), (100, 1));
+                    }
+                    assert_eq!(places.len(), 1);
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! What ranks run.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use kiln_comm::{Communicator, EngineKind, Rank, RankConfig, Reduce, launch};
+
+/// Runs the body of this name.
+pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result<()> {
+    let rank = comm.topology().rank;
+    match name {
+        "collectives" => {
+            let digest = collectives(comm)?;
+            println!("digest of rank {rank}: {digest:016x}");
+            Ok(())
+        }
+        "value" | "machine" => Ok(comm.barrier(Duration::from_secs(60))?),
+        "mismatch" => {
+            meet(&mut *comm, 3)?;
+            comm.at_step(3);
+            Ok(comm.all_reduce_sum(Reduce::F32(&mut vec![1.0; if rank == 1 { 6 } else { 5 }]))?)
+        }
+        "panic" | "panic in a thread" | "failure" | "transient failure" => {
+            meet(&mut *comm, 3)?;
+            comm.at_step(3);
+            comm.at_phase("forward");
+            match (name, rank) {
+                ("panic", 1) => panic!("the lights went out"),
+                ("panic in a thread", 1) => {
+                    let _ = std::thread::spawn(|| panic!("the lights went out")).join();
+                    std::thread::sleep(Duration::from_secs(60));
+                }
+                ("failure" | "transient failure", 2) => {
+                    comm.at_phase("backward");
+                    Err::<(), _>(std::io::Error::other("no space left")).context("the disk is full")?;
+                }
+                _ => {}
+            }
+            meet(&mut *comm, u64::MAX)
+        }
+        "early" => {
+            meet(&mut *comm, 3)?;
+            if rank == 1 { Ok(()) } else { Ok(comm.all_reduce_sum(Reduce::U64(&mut [1]))?) }
+        }
+        "steps" | "dropped" => meet(&mut *comm, u64::MAX),
+        "some steps" => meet(&mut *comm, 120),
+        "files" => {
+            for _ in 0..4 {
+                meet(&mut *comm, 100)?;
+                std::fs::File::open("/dev/null").context("a checkpoint")?;
+            }
+            Ok(())
+        }
+        "asleep" => {
+            meet(&mut *comm, 7)?;
+            comm.at_step(7);
+            if rank == 1 {
+                comm.at_phase("sample");
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            meet(&mut *comm, u64::MAX)
+        }
+        "device" => {
+            meet(&mut *comm, 3)?;
+            comm.at_step(3);
+            let mut n_sums = 0;
+            comm.device_sum(5, &mut || n_sums += 1)?;
+            println!("{n_sums} sums");
+            Ok(comm.device_sum(5, &mut || std::thread::sleep(Duration::from_secs(60)))?)
+        }
+        _ => bail!("there is no body `{name}`"),
+    }
+}
+
+/// A program for ranks, as a user writes it: threads, or this process among others.
+pub(crate) fn launched(engine: EngineKind) {
+    let sums =
+        launch(RankConfig::from_env_or_threads(2).engine(engine), |Rank { mut comm, info, threads }| {
+            let mut sum = [info.rank as f32, 1.0];
+            comm.all_reduce_sum(Reduce::F32(&mut sum))?;
+            println!(
+                "rank {} of {}, local rank {}, at least {} thread",
+                info.rank,
+                info.world_size,
+                info.local_rank,
+                threads.min(1)
+            );
+            Ok::<_, kiln_comm::Error>(sum)
+        });
+    println!("sums {:?}", sums.expect("the ranks should run"));
+}
+
+/// Meets the others once a step, 20 ms apart, and prints the step.
+fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
+    let rank = comm.topology().rank;
+    for step in 0..n_steps {
+        comm.at_step(step);
+        comm.at_phase("steps");
+        if rank == 0 {
+            println!("step {step}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        comm.barrier(crate::start::deadline())?;
+    }
+    Ok(())
+}
+
+/// All collectives, in the world, a channel, a subgroup and a channel of that; a digest of all that came of them.
+pub(crate) fn collectives(mut comm: Box<dyn Communicator>) -> kiln_comm::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let topology = comm.topology();
+    digest(&mut *comm, &mut hasher)?;
+    digest(&mut *comm.channel("other")?, &mut hasher)?;
+    digest(&mut *comm.channel("other")?, &mut hasher)?;
+    // The last two ranks, the other way round.
+    let pair = [topology.world_size - 1, topology.world_size - 2];
+    if pair.contains(&topology.rank) {
+        let mut pair = comm.subgroup(&pair)?;
+        (pair.topology().rank, pair.topology().world_size).hash(&mut hasher);
+        digest(&mut *pair, &mut hasher)?;
+        digest(&mut *pair.channel("pair")?, &mut hasher)?;
+    }
+    digest(&mut *comm, &mut hasher)?;
+    Ok(hasher.finish())
+}
+
+fn digest(comm: &mut dyn Communicator, hasher: &mut DefaultHasher) -> kiln_comm::Result<()> {
+    let (rank, world_size) = (comm.topology().rank, comm.topology().world_size);
+    // Values of very different sizes, so that another order of the sum gives other bits; the last ones take the store
+    // more than one message.
+    for n_values in [0, 1, 3, 1000, 100_003, 4_500_000] {
+        if n_values < 1_000_000 || world_size == 2 {
+            let mut values: Vec<f32> = (0..n_values).map(|at| wild(at, rank)).collect();
+            comm.all_reduce_sum(Reduce::F32(&mut values))?;
+            values.iter().for_each(|value| value.to_bits().hash(hasher));
+        }
+    }
+    let mut counts = [u64::MAX, rank as u64];
+    comm.all_reduce_sum(Reduce::U64(&mut counts))?;
+    counts.hash(hasher);
+    let bytes = |len: usize| -> Vec<u8> { (0..len).map(|at| (at * 7 + rank) as u8).collect() };
+    comm.all_gather(&bytes(5))?.hash(hasher);
+    comm.all_gather(&bytes(rank * 1000))?.hash(hasher);
+    let messages: Vec<Vec<u8>> = (0..world_size).map(|to| bytes(to * 100 + 10 * rank)).collect();
+    comm.all_to_all(&messages)?.hash(hasher);
+    comm.all_to_all(&vec![Vec::new(); world_size])?.hash(hasher);
+    // To one rank alone, and from one alone.
+    let to_last = |to| if to + 1 == world_size { bytes(40) } else { Vec::new() };
+    comm.all_to_all(&(0..world_size).map(to_last).collect::<Vec<_>>())?.hash(hasher);
+    comm.all_gather(&bytes(if rank == 1 { 9 } else { 0 }))?.hash(hasher);
+    for root in 0..world_size {
+        let mut own = bytes(root * 10);
+        comm.broadcast(root, &mut own)?;
+        own.hash(hasher);
+    }
+    comm.barrier(Duration::from_secs(60))
+}
+
+fn wild(at: usize, rank: usize) -> f32 {
+    let mut hasher = DefaultHasher::new();
+    (at, rank).hash(&mut hasher);
+    let word = hasher.finish();
+    let mantissa = (word >> 40) as f32 / (1 << 24) as f32 - 0.5;
+    mantissa * 2f32.powi((word % 41) as i32 - 20)
+}

@@ -1,0 +1,119 @@
+use std::future::poll_fn;
+use std::io::{ErrorKind, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use kiln_comm::rpc::{AUTHENTICATE_WITHIN, Connection, Door, Incoming, Token};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_stream::StreamExt;
+use tonic::transport::server::Connected;
+
+/// More time than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Shorter than any limit.
+const MOMENT: Duration = Duration::from_millis(300);
+
+pub(crate) fn door() -> Door {
+    let token = Token::new("a-word-of-this-test").unwrap();
+    Door { address: "127.0.0.1:0".to_owned(), token, tls: None }
+}
+
+fn listen(max_connections: usize) -> (Incoming, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (door().incoming(listener, max_connections).unwrap(), address)
+}
+
+async fn next(incoming: &mut Incoming) -> Connection {
+    tokio::time::timeout(PATIENCE, incoming.next()).await.unwrap().unwrap().unwrap()
+}
+
+/// Reads until the connection fails or has ended, and says how and when.
+async fn end_of(mut connection: Connection) -> (Option<ErrorKind>, Duration) {
+    let started = Instant::now();
+    loop {
+        let mut bytes = [0; 64];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        let read = poll_fn(|context| Pin::new(&mut connection).poll_read(context, &mut buffer)).await;
+        match read {
+            Ok(()) if buffer.filled().is_empty() => return (None, started.elapsed()),
+            Ok(()) => {}
+            Err(error) => return (Some(error.kind()), started.elapsed()),
+        }
+    }
+}
+
+/// Sends a byte every 50 ms for as long as somebody takes them.
+fn drip(mut stream: TcpStream) {
+    std::thread::spawn(move || {
+        while stream.write_all(b"P").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+#[tokio::test]
+async fn closes_connections_that_do_not_authenticate() {
+    let (mut incoming, address) = listen(8);
+    let _idle_side = TcpStream::connect(address).unwrap();
+    let idle = tokio::spawn(end_of(next(&mut incoming).await));
+    drip(TcpStream::connect(address).unwrap());
+    let dripping = tokio::spawn(end_of(next(&mut incoming).await));
+    let refused_side = TcpStream::connect(address).unwrap();
+    let refused = next(&mut incoming).await;
+    refused.connect_info().refuse();
+    let refused = tokio::spawn(end_of(refused));
+    let admitted_side = TcpStream::connect(address).unwrap();
+    let admitted = next(&mut incoming).await;
+    admitted.connect_info().admit();
+    // One wrong call later is no reason to close it.
+    admitted.connect_info().refuse();
+    let admitted = tokio::spawn(end_of(admitted));
+    let (how, when) = refused.await.unwrap();
+    assert!(how == Some(ErrorKind::TimedOut) && when < AUTHENTICATE_WITHIN, "{how:?} {when:?}");
+    drop(refused_side);
+    for (who, stranger) in [("idle", idle), ("dripping", dripping)] {
+        let (how, when) = tokio::time::timeout(PATIENCE, stranger).await.unwrap().unwrap();
+        assert!(
+            how == Some(ErrorKind::TimedOut) && AUTHENTICATE_WITHIN - MOMENT < when,
+            "{who}: {how:?} {when:?}"
+        );
+    }
+    tokio::time::sleep(2 * MOMENT).await;
+    assert!(!admitted.is_finished(), "an authenticated connection may be idle");
+    drop(admitted_side);
+    assert_eq!(admitted.await.unwrap().0, None);
+}
+
+/// A stranger that takes nothing of what it is sent: there is nothing to read from it, and nothing can be written.
+#[tokio::test]
+async fn closes_a_connection_that_takes_nothing() {
+    let (mut incoming, address) = listen(8);
+    let _side = TcpStream::connect(address).unwrap();
+    let mut connection = next(&mut incoming).await;
+    let write = async {
+        loop {
+            let written =
+                poll_fn(|context| Pin::new(&mut connection).poll_write(context, &[0; 1 << 16])).await;
+            if let Err(error) = written {
+                return error.kind();
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(PATIENCE, write).await.unwrap(), ErrorKind::TimedOut);
+}
+
+#[tokio::test]
+async fn holds_at_most_so_many_connections() {
+    let (mut incoming, address) = listen(2);
+    let _sides: Vec<_> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let (first, second) = (next(&mut incoming).await, next(&mut incoming).await);
+    assert!(tokio::time::timeout(MOMENT, incoming.next()).await.is_err(), "a third one was accepted");
+    drop(first);
+    let _third = next(&mut incoming).await;
+    assert!(tokio::time::timeout(MOMENT, incoming.next()).await.is_err(), "a third one was accepted");
+    drop(second);
+    next(&mut incoming).await;
+}

@@ -1,0 +1,364 @@
+//! Ranks that are processes: what they compute, and how they end. Each test starts this very program several times,
+//! by itself with the store as engine and, where it was built in, by `mpirun`.
+
+mod bodies;
+mod certificates;
+mod connections;
+mod duplicates;
+mod start;
+mod strangers;
+
+use std::time::Duration;
+
+use kiln_comm::{JobError, LaunchFlags, RankConfig, RankError, Ranks, launch};
+
+use crate::start::{DEADLINE, Engine, Job, engines, mpirun_is_missing};
+
+/// What a process that was started as a rank runs; in the tests' own process, nothing.
+#[test]
+fn body_of_a_rank() {
+    start::run_body();
+}
+
+#[test]
+fn mpi_is_tested_where_it_is_installed() {
+    if let Some(reason) = mpirun_is_missing() {
+        use std::io::Write;
+        // Past the capture of the test harness.
+        let mut stdout = std::io::stdout();
+        writeln!(stdout, "kiln-skip: other: ranks over MPI: {reason}").unwrap();
+    }
+}
+
+/// All collectives in groups, channels and subgroups: the same bits as ranks that are threads, three times over.
+#[test]
+fn collectives_give_the_same_bits_as_threads() {
+    for n_ranks in [2, 4] {
+        let expected = Ranks::of(n_ranks).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
+        for engine in engines() {
+            for _ in 0..3 {
+                let ended = Job::start(engine, n_ranks, "collectives", &[]).wait();
+                ended.check_all(0);
+                for (rank, expected) in expected.iter().enumerate() {
+                    ended.expect(&format!("digest of rank {rank}: {expected:016x}"));
+                }
+            }
+        }
+    }
+}
+
+/// `launch` with what torchrun or mpirun set: each process runs its own rank.
+#[test]
+fn launch_joins_the_processes_that_a_launcher_started() {
+    for engine in engines() {
+        let ended = Job::start(engine, 2, "launch", &[]).wait();
+        ended.check_all(0);
+        for rank in 0..2 {
+            ended.expect(&format!("rank {rank} of 2, local rank {rank}, at least 1 thread"));
+        }
+        ended.expect("sums [[1.0, 2.0]]");
+    }
+}
+
+#[test]
+fn launch_refuses_a_token_file_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    std::fs::write(&path, "a-word-of-this-test").unwrap();
+    let vars = |name: &str| match name {
+        "RANK" | "LOCAL_RANK" => Some("0".to_owned()),
+        "WORLD_SIZE" => Some("2".to_owned()),
+        "MASTER_ADDR" => Some("127.0.0.1".to_owned()),
+        "MASTER_PORT" => Some("29500".to_owned()),
+        "KILN_JOB_TOKEN_FILE" => Some(path.display().to_string()),
+        _ => None,
+    };
+    for (mode, expected) in [(0o644, "others can read it, chmod 600 it"), (0o600, "")] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let config = RankConfig::from_vars_or_threads(2, &LaunchFlags::default(), vars);
+        match expected {
+            "" => assert!(format!("{config:?}").contains("Process"), "{config:?}"),
+            _ => {
+                let error = launch(config, |rank| Ok::<_, RankError>(rank.info)).unwrap_err();
+                assert!(matches!(error, RankError::Join(JobError::Token(_))), "{error:?}");
+                assert_eq!(
+                    (error.to_string().ends_with(expected), error.exit_status()),
+                    (true, 70),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+/// Other transports of the same engine: what is summed is the same.
+#[test]
+fn mpi_over_tcp_gives_the_same_bits() {
+    if engines().contains(&Engine::Mpi) {
+        let expected = Ranks::of(2).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
+        let ended = Job::start(Engine::Mpi, 2, "collectives", &[("OMPI_MCA_btl", "self,tcp")]).wait();
+        ended.check_all(0);
+        ended.expect(&format!("digest of rank 1: {:016x}", expected[1]));
+    }
+}
+
+#[test]
+fn ranks_of_one_machine_find_each_other() {
+    for engine in engines() {
+        let ended = Job::start(engine, 3, "machine", &[]).wait();
+        ended.check_all(0);
+        for rank in 0..3 {
+            ended.expect(&format!("rank {rank} of machine [0, 1, 2]: 3"));
+        }
+    }
+}
+
+#[test]
+fn a_value_is_kept_for_all() {
+    let ended = Job::start(Engine::Store, 2, "value", &[]).wait();
+    ended.check_all(0);
+    ended.expect("rank 0 got from rank 1");
+}
+
+/// Ranks that meet in different collectives: an error that names both, on all, and no hang.
+#[test]
+fn different_collectives_are_an_error_that_names_both() {
+    for engine in engines() {
+        let ended = Job::start(engine, 3, "mismatch", &[]).wait();
+        ended.check_all(70);
+        ended.expect(
+            "ranks met in different collectives: rank 0 in all_reduce_sum of 5 f32 (collective 4 of channel \"job\"), \
+             in step 3; rank 1 in all_reduce_sum of 6 f32, in step 3",
+        );
+    }
+}
+
+/// The text of a panic is shown once; all others end at once, with the rank's name.
+#[test]
+fn a_panic_ends_the_job() {
+    for engine in engines() {
+        for body in ["panic", "panic in a thread"] {
+            let mut job = Job::start(engine, 3, body, &[]);
+            job.since("the lights went out");
+            let ended = job.wait();
+            ended.check_all(70);
+            ended.within(Duration::from_secs(2));
+            ended.expect_once("the lights went out");
+            ended.expect_process("has panicked in forward of step 3", 1);
+        }
+    }
+}
+
+#[test]
+fn an_error_ends_the_job() {
+    for engine in engines() {
+        let ended = Job::start(engine, 3, "failure", &[]).wait();
+        ended.check_all(70);
+        ended.expect_process("failed in backward of step 3", 2);
+        ended.expect("the disk is full: no space left");
+    }
+}
+
+/// All processes of the job exit with the status that has them started again, the failing one too.
+#[test]
+fn a_transient_error_ends_the_job_with_75() {
+    for engine in engines() {
+        let ended = Job::start(engine, 3, "transient failure", &[]).wait();
+        ended.check_all(75);
+        ended.expect_process("failed in backward of step 3", 2);
+        ended.expect("the disk is full: no space left");
+    }
+}
+
+/// A rank whose body returns while others go on.
+#[test]
+fn a_rank_that_returns_early_ends_the_job() {
+    for engine in engines() {
+        let ended = Job::start(engine, 2, "early", &[("KILN_TEST_DEADLINE", "3")]).wait();
+        ended.check_all(75);
+        ended.expect_process("in end of step 2", 1);
+    }
+}
+
+/// `kill -9`: all others are gone within 5 s, and say who it was.
+#[test]
+fn a_killed_rank_ends_the_job() {
+    for engine in engines() {
+        for victim in [0, 2] {
+            let mut job = Job::start(engine, 3, "steps", &[]);
+            let pid = job.kill_at_step(60, victim, "KILL");
+            let ended = job.wait();
+            ended.within(Duration::from_secs(5));
+            ended.check_others(victim, 75);
+            ended.expect(&format!("rank {victim} ({}, pid {pid}) is gone", start::host()));
+        }
+    }
+}
+
+/// `kill -STOP`: a silent rank is given up after the deadline, by every other one.
+#[test]
+fn a_stopped_rank_ends_the_job() {
+    for engine in engines() {
+        for victim in [0, 1] {
+            let mut job = Job::start(engine, 3, "steps", &[("KILN_TEST_DEADLINE", "3")]);
+            let pid = job.kill_at_step(60, victim, "STOP");
+            let ended = job.wait();
+            ended.within(Duration::from_secs(3 + 2));
+            ended.check_others(victim, 75);
+            ended.expect(&format!("rank {victim} ({}, pid {pid})", start::host()));
+            ended.expect("in steps of step ");
+        }
+    }
+}
+
+/// A rank that is alive and does not come: the others name it, and what it does.
+/// Rank 0 is stopped before all have joined: those that have do not wait for it for ever.
+#[test]
+fn a_first_rank_that_is_stopped_while_others_join_is_given_up() {
+    let mut job = Job::prepare(3, "steps");
+    let vars = [("KILN_TEST_DEADLINE", "3"), ("KILN_TEST_JOIN", "60")];
+    job.spawn(0, &vars);
+    job.spawn(1, &vars);
+    std::thread::sleep(Duration::from_secs(1));
+    job.strike_child(0, "STOP");
+    let ended = job.wait();
+    ended.check_others(0, 75);
+    ended.expect("it has been silent for 3s");
+}
+
+/// All ranks are stopped for longer than the deadline, as by a scheduler: nobody is lost when they go on.
+#[test]
+fn ranks_that_are_all_stopped_go_on() {
+    let mut job = Job::start(Engine::Store, 3, "some steps", &[("KILN_TEST_DEADLINE", "3")]);
+    job.since("step 60");
+    for signal in ["STOP", "CONT"] {
+        (0..3).for_each(|rank| job.strike_child(rank, signal));
+        std::thread::sleep(Duration::from_secs(5));
+    }
+    job.wait().check_all(0);
+}
+
+/// A job that is dropped has failed for all.
+#[test]
+fn a_job_that_is_dropped_ends_for_all() {
+    let ended = Job::start(Engine::Store, 2, "dropped", &[]).wait();
+    ended.check_each(&[70, 3]);
+    ended.expect_process("has left before it ran its part", 1);
+}
+
+#[test]
+fn a_rank_that_does_not_come_ends_the_job() {
+    for engine in engines() {
+        let ended = Job::start(engine, 3, "asleep", &[("KILN_TEST_DEADLINE", "3")]).wait();
+        ended.check_all(75);
+        ended.expect_process("was last seen", 1);
+        ended.expect("in sample of step 7");
+        ended.expect("has waited in barrier (collective 8 of channel \"job\") for 3.");
+    }
+}
+
+/// A sum that something else makes, which never ends on any rank.
+#[test]
+fn a_device_sum_that_does_not_end_ends_the_job() {
+    let ended = Job::start(engines()[0], 2, "device", &[("KILN_TEST_DEADLINE", "3")]).wait();
+    ended.check_all(75);
+    ended.expect("1 sums");
+    ended.expect("has waited in device_sum of 5 f32 (collective 5 of channel \"job\") for 3.");
+}
+
+#[test]
+fn processes_that_were_started_differently_are_refused() {
+    let mut job = Job::prepare(2, "value");
+    job.spawn(0, &[("KILN_TEST_SETTING", "0.1")]);
+    job.spawn(1, &[("KILN_TEST_SETTING", "0.2")]);
+    let ended = job.wait();
+    ended.check_all(70);
+    ended.expect("--lr is 0.");
+    ended.expect("start all processes alike");
+}
+
+#[test]
+fn another_token_is_refused() {
+    let mut job = Job::prepare(2, "value");
+    job.spawn(0, &[("KILN_TEST_JOIN", "3")]);
+    job.spawn(1, &[("KILN_JOB_TOKEN", "another-word-of-this-test")]);
+    let ended = job.wait();
+    ended.check_each(&[75, 70]);
+    ended.expect("another token: all processes of a job have the same");
+    ended.expect("rank 1 did not join within 3s");
+}
+
+/// Ranks with certificates of one authority meet; one of another authority, and one without any, are not let in.
+#[cfg(feature = "tls")]
+#[test]
+fn certificates_of_another_authority_are_refused() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    certificates::write(folder.path(), 2);
+    certificates::write(other.path(), 2);
+    let own = [("KILN_TEST_TLS", folder.path().to_str().unwrap())];
+    let ended = Job::start(Engine::Store, 2, "value", &own).wait();
+    ended.check_all(0);
+    ended.expect("rank 0 got from rank 1");
+    for foreign in [vec![("KILN_TEST_TLS", other.path().to_str().unwrap())], vec![]] {
+        let mut job = Job::prepare(2, "value");
+        job.spawn(0, &[own[0], ("KILN_TEST_JOIN", "3")]);
+        job.spawn(1, &[&foreign[..], &[("KILN_TEST_JOIN", "2")]].concat());
+        let ended = job.wait();
+        ended.check_all(75);
+        ended.expect("rank 1 did not join within 3s");
+    }
+}
+
+/// An engine that this program or this machine does not have.
+#[test]
+fn engines_that_are_not_there_are_told() {
+    let said = |engine: &str| {
+        let mut job = Job::prepare(2, "value");
+        job.spawn(0, &[("KILN_TEST_ENGINE", engine), ("KILN_TEST_JOIN", "2")]);
+        job.wait()
+    };
+    let nccl = said("nccl");
+    nccl.check_one_of(&[70, 75]);
+    match cfg!(feature = "nccl") {
+        false => nccl.expect("build it with the feature `nccl`"),
+        // Where the library is there, it is the other process that is not.
+        true => nccl.expect_one_of(&[
+            "NCCL is not installed",
+            "NVIDIA driver is not installed",
+            "rank 1 did not join within 2s",
+        ]),
+    }
+    let mpi = said("mpi");
+    mpi.check_all(70);
+    match cfg!(feature = "mpi") {
+        false => mpi.expect("build it with the feature `mpi`"),
+        true => mpi.expect("rank 0 of 2, local rank 0, by torchrun, master 127.0.0.1:"),
+    }
+}
+
+#[test]
+fn two_processes_of_one_rank_are_refused() {
+    let mut job = Job::prepare(3, "value");
+    for rank in [0, 1, 1] {
+        job.spawn(rank, &[]);
+    }
+    let ended = job.wait();
+    ended.check_all(70);
+    ended.expect("two processes say they are rank 1");
+}
+
+#[test]
+fn nobody_waits_for_ever_for_those_who_never_start() {
+    let mut job = Job::prepare(3, "value");
+    job.spawn(0, &[("KILN_TEST_JOIN", "2")]);
+    let ended = job.wait();
+    ended.check_all(75);
+    ended.expect("ranks 1, 2 did not join within 2s");
+    let mut job = Job::prepare(3, "value");
+    job.spawn(1, &[("KILN_TEST_JOIN", "2")]);
+    let ended = job.wait();
+    ended.check_all(75);
+    ended.expect("rank 0: nobody answers at 127.0.0.1:");
+    assert!(Duration::from_secs(2) < DEADLINE);
+}

@@ -1,0 +1,348 @@
+//! How ranks end together: whatever one does, every other hears of it, and of what and where it was.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use kiln_comm::{BoxError, Communicator, Error, RankError, Ranks, Reduce, Result, ThreadGroup};
+
+/// Whoever waits for it has hung, and the test with it.
+const NEVER: Duration = Duration::from_secs(1_000_000);
+/// For ranks that are meant to miss it.
+const SHORT: Duration = Duration::from_millis(200);
+
+/// What a rank does in place of its collective.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    Panic,
+    Fail,
+    Return,
+}
+
+/// Runs ranks that tell their errors of communicators, by rank, next to what the run came to.
+fn run(
+    n_ranks: usize,
+    deadline: Duration,
+    body: impl Fn(&mut dyn Communicator, usize) -> std::result::Result<(), BoxError> + Sync,
+) -> (Vec<Option<Error>>, std::result::Result<Vec<()>, RankError>) {
+    let errors = Mutex::new(vec![None; n_ranks]);
+    let outcome = Ranks { n_ranks, threads_per_rank: 1, deadline }.run(|mut comm| {
+        let rank = comm.topology().rank;
+        let outcome = body(comm.as_mut(), rank);
+        if let Err(error) = &outcome {
+            errors.lock().unwrap()[rank] = error.downcast_ref::<Error>().cloned();
+        }
+        outcome
+    });
+    (errors.into_inner().unwrap(), outcome)
+}
+
+/// Five sums and a barrier, with steps; the rank at fault commits it before its `k`-th collective.
+fn check_fault(fault: Fault, rank_at_fault: usize, k: u64, expected: &str) {
+    let (errors, outcome) = run(3, NEVER, |comm, rank| {
+        for step in 0..6 {
+            comm.at_step(step);
+            if (rank, step) == (rank_at_fault, k) {
+                match fault {
+                    Fault::Panic => panic!("index {k} out of bounds"),
+                    Fault::Fail => return Err("disk full".into()),
+                    Fault::Return => return Ok(()),
+                }
+            }
+            if step < 5 { comm.all_reduce_sum(Reduce::F32(&mut [1.0; 4]))? } else { comm.barrier(NEVER)? }
+        }
+        Ok(())
+    });
+    let collective = if k < 5 { "all_reduce_sum of 4 f32" } else { "barrier" };
+    let expected = format!("{collective} (collective {}): rank {rank_at_fault} {expected}", k + 1);
+    for (rank, error) in errors.iter().enumerate().filter(|(rank, _)| *rank != rank_at_fault) {
+        assert_eq!(error.as_ref().unwrap().to_string(), expected, "on rank {rank}");
+    }
+    let error = outcome.unwrap_err();
+    match fault {
+        Fault::Panic => {
+            assert_eq!(error.to_string(), format!("rank {rank_at_fault}: panicked: index {k} out of bounds"));
+        }
+        Fault::Fail => assert_eq!(error.to_string(), format!("rank {rank_at_fault}: disk full")),
+        Fault::Return => assert!(error.to_string().ends_with(&expected), "{error}"),
+    }
+}
+
+fn check_fault_everywhere(fault: Fault, expected: impl Fn(u64) -> String) {
+    for rank in 0..3 {
+        for k in 0..6 {
+            check_fault(fault, rank, k, &expected(k));
+        }
+    }
+}
+
+#[test]
+fn a_panic_ends_all() {
+    check_fault_everywhere(Fault::Panic, |k| format!("panicked in step {k}: index {k} out of bounds"));
+}
+
+#[test]
+fn an_error_ends_all() {
+    check_fault_everywhere(Fault::Fail, |k| format!("failed in step {k}: disk full"));
+}
+
+#[test]
+fn an_early_return_ends_all() {
+    check_fault_everywhere(Fault::Return, |k| {
+        format!(
+            "left in step {k}: it ended without an error, or dropped its communicator; \
+             all ranks must call the same collectives"
+        )
+    });
+}
+
+/// A rank that has dropped its communicator and goes on, until the others have heard of it.
+#[test]
+fn a_dropped_communicator_ends_all() {
+    let (sender, receiver) = mpsc::channel();
+    let receiver = Mutex::new(receiver);
+    let outcome = Ranks { n_ranks: 3, threads_per_rank: 1, deadline: NEVER }.run(|mut comm| {
+        if comm.topology().rank == 1 {
+            drop(comm);
+            return Ok([(); 2].map(|()| receiver.lock().unwrap().recv().unwrap()).to_vec());
+        }
+        let error = comm.barrier(NEVER).unwrap_err();
+        sender.send(error.clone())?;
+        Err(error.into())
+    });
+    let error = outcome.unwrap_err();
+    let expected = "barrier (collective 1): rank 1 left before its first step: it ended without an error, or \
+                    dropped its communicator; all ranks must call the same collectives";
+    assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[test]
+fn a_step_told_in_a_channel_is_the_ranks() {
+    let (errors, _) = run(2, NEVER, |comm, rank| {
+        if rank == 1 {
+            comm.channel("x")?.at_step(7);
+            comm.channel("x")?.subgroup(&[1])?.at_step(9);
+            return Err("disk full".into());
+        }
+        let mut again = [comm.channel("x")?, comm.channel("x")?];
+        Ok(again[1].barrier(NEVER)?)
+    });
+    let expected = "barrier (collective 1 of channel \"x\" (taking 2)): rank 1 failed in step 9: disk full";
+    assert_eq!(errors[0].as_ref().unwrap().to_string(), expected);
+}
+
+#[test]
+fn what_was_given_is_as_it_was_after_an_error() {
+    let (_, outcome) = run(2, NEVER, |comm, rank| {
+        if rank == 1 {
+            return Err("disk full".into());
+        }
+        let (mut floats, mut bytes) = ([1.5, -2.0], vec![1, 2, 3]);
+        assert!(comm.all_reduce_sum(Reduce::F32(&mut floats)).is_err());
+        assert!(comm.broadcast(1, &mut bytes).is_err());
+        assert_eq!((floats, bytes), ([1.5, -2.0], vec![1, 2, 3]));
+        Ok(())
+    });
+    assert_eq!(outcome.unwrap_err().to_string(), "rank 1: disk full");
+}
+
+/// Where nobody tells of the ends of ranks, their drops do.
+#[test]
+fn dropped_communicators_are_heard_of_without_a_runner() {
+    for is_panicking in [false, true] {
+        let mut comms = ThreadGroup::new(2, NEVER);
+        let (mut second, mut first) = (comms.pop().unwrap(), comms.pop().unwrap());
+        let error = thread::scope(|scope| {
+            let waits = scope.spawn(move || first.barrier(NEVER).unwrap_err());
+            let leaves = scope.spawn(move || {
+                second.at_step(3);
+                assert!(!is_panicking, "as told");
+            });
+            assert_eq!(leaves.join().is_err(), is_panicking);
+            waits.join().unwrap()
+        });
+        let Error::Over { rank, reason } = error else { panic!("{error}") };
+        let expected = match is_panicking {
+            true => "barrier (collective 1): rank 1 panicked in step 3",
+            false => {
+                "barrier (collective 1): rank 1 left in step 3: it ended without an error, or dropped its \
+                 communicator; all ranks must call the same collectives"
+            }
+        };
+        assert_eq!((rank, &*reason), (1, expected));
+    }
+}
+
+/// Rank 1 of 2 goes into `late` when the other has heard that it did not come.
+fn check_late(
+    wait: impl Fn(&mut dyn Communicator) -> Result<()> + Sync,
+    late: impl Fn(&mut dyn Communicator) -> Result<()> + Sync,
+) -> (Vec<String>, String) {
+    let (sender, receiver): (Sender<()>, Receiver<()>) = mpsc::channel();
+    let receiver = Mutex::new(receiver);
+    let (errors, outcome) = run(2, SHORT, |comm, rank| {
+        comm.at_step(10 + rank as u64);
+        comm.barrier(NEVER)?;
+        if rank == 1 {
+            receiver.lock().unwrap().recv()?;
+            return Ok(late(comm)?);
+        }
+        let outcome = wait(comm);
+        sender.send(())?;
+        Ok(outcome?)
+    });
+    let errors = errors.into_iter().map(|error| error.unwrap().to_string()).collect();
+    (errors, outcome.unwrap_err().to_string())
+}
+
+#[test]
+fn a_missed_deadline_ends_all() {
+    let barrier = |comm: &mut dyn Communicator| comm.barrier(NEVER);
+    let gather = |comm: &mut dyn Communicator| comm.all_gather(&[1]).map(drop);
+    let (errors, outcome) = check_late(gather, barrier);
+    let missed = "rank 1, last seen in step 11, did not come to all_gather (collective 2) within 200ms; find what \
+                  held it up, or give a longer deadline";
+    let late = "this rank, 1, came too late in step 11: the others had waited for it 200ms in all_gather (collective \
+                2) and gave up; find what held it up, or give a longer deadline";
+    assert_eq!(errors, [missed, late]);
+    assert_eq!(outcome, format!("rank 1: {late}"));
+}
+
+/// The shortest of those that wait: the other rank would wait for ever.
+#[test]
+fn a_barrier_has_a_deadline_of_its_own() {
+    let (sender, receiver) = mpsc::channel::<()>();
+    let receiver = Mutex::new(receiver);
+    let (errors, _) = run(3, NEVER, |comm, rank| {
+        let deadline = [SHORT, NEVER, NEVER][rank];
+        if rank == 1 {
+            receiver.lock().unwrap().recv()?;
+            receiver.lock().unwrap().recv()?;
+        }
+        let outcome = comm.barrier(deadline);
+        sender.send(())?;
+        Ok(outcome?)
+    });
+    assert!(matches!(errors[1], Some(Error::Late { rank: 1, deadline: SHORT, .. })), "{errors:?}");
+    // On a busy machine rank 2 may come too late itself.
+    match errors[2].as_ref().unwrap() {
+        Error::Over { rank, reason } => {
+            let missed = "rank 1, last seen before its first step, did not come to barrier (collective 1) within 200ms";
+            assert!(*rank == 1 && reason.contains(missed), "{reason}");
+        }
+        error => assert!(matches!(error, Error::Late { rank: 2, deadline: SHORT, .. }), "{error}"),
+    }
+}
+
+#[test]
+fn a_channel_that_another_rank_never_takes_is_told_by_its_name() {
+    let wait = |comm: &mut dyn Communicator| comm.channel("loss")?.barrier(SHORT);
+    let late = |comm: &mut dyn Communicator| comm.channel("los")?.barrier(SHORT);
+    let (errors, _) = check_late(wait, late);
+    assert_eq!(
+        errors[0],
+        "rank 1, last seen in step 11, did not come to barrier (collective 1 of channel \"loss\") within 200ms; \
+         it never took channel \"loss\""
+    );
+}
+
+/// Two threads of each rank wait in two channels when another rank ends.
+#[test]
+fn all_threads_of_a_rank_are_woken() {
+    for fault in [Fault::Panic, Fault::Fail, Fault::Return] {
+        let (sender, receiver) = mpsc::channel();
+        let receiver = Mutex::new(receiver);
+        let (_, outcome) = run(3, NEVER, |comm, rank| {
+            let channels = [comm.channel("a")?, comm.channel("b")?, comm.subgroup(&[0, 1, 2])?];
+            if rank == 2 {
+                for _ in 0..6 {
+                    receiver.lock().unwrap().recv()?;
+                }
+                match fault {
+                    Fault::Panic => panic!("as told"),
+                    Fault::Fail => return Err("as told".into()),
+                    Fault::Return => return Ok(()),
+                }
+            }
+            let outcomes = thread::scope(|scope| {
+                let wait = |mut channel: Box<dyn Communicator>| {
+                    let sender = sender.clone();
+                    scope.spawn(move || {
+                        sender.send(()).unwrap();
+                        channel.all_gather(&[]).map(drop)
+                    })
+                };
+                let threads = channels.map(wait);
+                threads.map(|thread| thread.join().unwrap())
+            });
+            for outcome in &outcomes {
+                let Err(Error::Over { rank, .. }) = outcome else { panic!("{outcome:?}") };
+                assert_eq!(*rank, 2);
+            }
+            outcomes.into_iter().collect::<Result<()>>()?;
+            Ok(())
+        });
+        let error = outcome.unwrap_err();
+        assert_eq!(error.rank() == Some(2), fault != Fault::Return, "{error}");
+    }
+}
+
+/// Rank 1 waits for rank 2 in a pair, rank 2 for all in a channel: of neither group is rank 3 the next.
+#[test]
+fn a_failure_is_heard_of_in_groups_that_wait_for_others() {
+    let (errors, outcome) = run(4, NEVER, |comm, rank| {
+        let mut group = match rank {
+            0 => comm.subgroup(&[0, 3])?,
+            1 => comm.subgroup(&[2, 1])?.channel("y")?,
+            2 => comm.channel("x")?.subgroup(&[1, 2])?,
+            _ => return Err("disk full".into()),
+        };
+        Ok(group.all_reduce_sum(Reduce::U64(&mut [1]))?)
+    });
+    let groups = ["subgroup [0, 3]", "channel \"y\" of subgroup [2, 1]", "subgroup [1, 2] of channel \"x\""];
+    for (error, group) in errors.iter().zip(groups) {
+        let expected = format!(
+            "all_reduce_sum of 1 u64 (collective 1 of {group}): rank 3 failed before its first step: disk full"
+        );
+        assert_eq!(error.as_ref().unwrap().to_string(), expected);
+    }
+    assert_eq!(outcome.unwrap_err().to_string(), "rank 3: disk full");
+}
+
+/// After the end every collective of every rank, in any group, gives the same at once.
+#[test]
+fn the_end_is_for_ever_and_everywhere() {
+    let causes = Arc::new(Mutex::new(Vec::new()));
+    let (_, outcome) = run(3, NEVER, |comm, rank| {
+        let mut groups = [comm.channel("x")?, comm.subgroup(&[2, 0, 1])?];
+        if rank == 2 {
+            return Err("gone".into());
+        }
+        assert!(comm.barrier(NEVER).is_err());
+        let mut later = vec![comm.channel("later")?, comm.subgroup(&[rank])?];
+        let groups = groups.iter_mut().chain(&mut later);
+        for comm in groups {
+            let send = vec![Vec::new(); comm.topology().world_size];
+            let outcomes = [
+                comm.all_reduce_sum(Reduce::U64(&mut [1])),
+                comm.all_gather(&[]).map(drop),
+                comm.all_to_all(&send).map(drop),
+                comm.broadcast(0, &mut Vec::new()),
+                comm.barrier(NEVER),
+            ];
+            for outcome in outcomes {
+                let Err(Error::Over { rank, reason }) = outcome else { panic!("{outcome:?}") };
+                let (_, cause) = reason.split_once(": ").unwrap();
+                causes.lock().unwrap().push((rank, cause.to_owned()));
+            }
+        }
+        Ok(())
+    });
+    let expected = (2, "rank 2 failed before its first step: gone".to_owned());
+    let causes = causes.lock().unwrap();
+    assert_eq!(causes.len(), 2 * 4 * 5);
+    assert!(causes.iter().all(|cause| *cause == expected));
+    assert_eq!(outcome.unwrap_err().to_string(), "rank 2: gone");
+}

@@ -1,0 +1,253 @@
+//! What runs ranks: pools, results, and whose error is told.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::error::Error as StdError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use kiln_comm::{BoxError, Communicator, Failure, RankError, Ranks};
+use rayon::prelude::*;
+
+/// Whoever waits for it has hung, and the test with it.
+const NEVER: Duration = Duration::from_secs(1_000_000);
+
+fn ranks(n_ranks: usize, threads_per_rank: usize) -> Ranks {
+    Ranks { n_ranks, threads_per_rank, deadline: NEVER }
+}
+
+fn thread_name() -> String {
+    thread::current().name().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn results_come_by_rank() {
+    for n_ranks in [1, 2, 5] {
+        let all = ranks(n_ranks, 1).run(|comm| Ok(comm.topology().rank * 10)).unwrap();
+        assert_eq!(all, (0..n_ranks).map(|rank| rank * 10).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_rank_computes_on_as_many_threads_as_it_has() {
+    for (n_ranks, threads_per_rank) in [(1, 1), (1, 3), (3, 1), (2, 4)] {
+        let all = ranks(n_ranks, threads_per_rank).run(|mut comm| {
+            comm.barrier(NEVER)?;
+            let names: BTreeSet<String> =
+                rayon::broadcast(|_| thread_name()).into_iter().chain([thread_name()]).collect();
+            let in_loop: BTreeSet<String> = (0..1000).into_par_iter().map(|_| thread_name()).collect();
+            assert!(in_loop.is_subset(&names));
+            Ok((rayon::current_num_threads(), names))
+        });
+        for (rank, (n_threads, names)) in all.unwrap().into_iter().enumerate() {
+            let expected: BTreeSet<String> =
+                (0..threads_per_rank).map(|thread| format!("kiln-rank-{rank}-{thread}")).collect();
+            assert_eq!((n_threads, names), (threads_per_rank, expected));
+        }
+    }
+}
+
+#[test]
+fn the_machines_pool_has_the_threads_of_all_ranks() {
+    let pool = ranks(3, 2).machine_pool().unwrap();
+    assert_eq!((pool.current_num_threads(), pool.install(rayon::current_num_threads)), (6, 6));
+}
+
+#[test]
+fn ranks_share_the_cores() {
+    let n_cores = thread::available_parallelism().unwrap().get();
+    assert_eq!(Ranks::default(), Ranks::of(1));
+    assert_eq!((Ranks::default().n_ranks, Ranks::default().threads_per_rank), (1, n_cores));
+    assert_eq!(Ranks::default().deadline, Duration::from_secs(600));
+    for n_ranks in 1..=n_cores {
+        let Ranks { threads_per_rank, .. } = Ranks::of(n_ranks);
+        assert!(n_ranks * threads_per_rank <= n_cores && n_cores < n_ranks * (threads_per_rank + 1));
+    }
+    assert_eq!(Ranks::of(n_cores + 1).threads_per_rank, 1);
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    let refused = |n_ranks, threads_per_rank| {
+        let error = ranks(n_ranks, threads_per_rank).run(|_| Ok(())).unwrap_err();
+        let same = ranks(n_ranks, threads_per_rank).machine_pool().unwrap_err();
+        assert_eq!((error.to_string(), error.rank()), (same.to_string(), None));
+        error
+    };
+    assert!(matches!(refused(0, 1), RankError::NoRanks));
+    assert!(matches!(refused(1, 0), RankError::NoThreads));
+    assert_eq!(
+        refused(205, 5).to_string(),
+        "205 ranks of 5 threads are more than 1024 threads: ask for fewer, as many as there are cores are best"
+    );
+    assert!(matches!(refused(usize::MAX, 2), RankError::TooManyThreads { max: 1024, .. }));
+    assert!(matches!(Ranks::of(0).run(|_| Ok(())), Err(RankError::NoRanks)));
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("checkpoint is damaged")]
+struct Damaged(#[source] std::io::Error);
+
+fn damaged() -> Damaged {
+    Damaged(std::io::Error::other("byte 7"))
+}
+
+/// The chain as anyhow prints it.
+fn texts(error: RankError) -> Vec<String> {
+    anyhow::Error::from(error).chain().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_error_keeps_its_causes_and_no_text_comes_twice() {
+    let fails = |n_ranks| {
+        ranks(n_ranks, 1).run(|mut comm| {
+            if comm.topology().rank + 1 == n_ranks {
+                return Err(damaged().into());
+            }
+            Ok(comm.barrier(NEVER)?)
+        })
+    };
+    assert_eq!(texts(fails(1).unwrap_err()), ["checkpoint is damaged", "byte 7"]);
+    assert_eq!(texts(fails(3).unwrap_err()), ["rank 2: checkpoint is damaged", "byte 7"]);
+    let Err(RankError::Rank { rank: 2, n_ranks: 3, failure: Failure::Failed(error) }) = fails(3) else {
+        panic!()
+    };
+    assert!(error.downcast_ref::<Damaged>().unwrap().source().is_some());
+
+    let error = ranks(2, 1).run(|mut comm| {
+        if comm.topology().rank == 0 {
+            Err::<(), _>(damaged()).context("epoch 3")?;
+        }
+        Ok(comm.barrier(NEVER)?)
+    });
+    assert_eq!(texts(error.unwrap_err()), ["rank 0: epoch 3", "checkpoint is damaged", "byte 7"]);
+}
+
+/// The others' errors may be there long before that of the rank that is the reason for them.
+#[test]
+fn the_first_to_fail_is_told() {
+    for culprit in [0, 3] {
+        let (sender, receiver) = mpsc::channel();
+        let receiver = Mutex::new(receiver);
+        let error = ranks(4, 1).run(|mut comm| {
+            if comm.topology().rank == culprit {
+                drop(comm);
+                for _ in 0..3 {
+                    receiver.lock().unwrap().recv()?;
+                }
+                return Err("out of memory".into());
+            }
+            let outcome = comm.barrier(NEVER);
+            sender.send(())?;
+            Ok(outcome?)
+        });
+        assert_eq!(error.unwrap_err().to_string(), format!("rank {culprit}: out of memory"));
+    }
+}
+
+#[test]
+fn a_panic_is_told_with_what_it_said() {
+    let run = |n_ranks, body: fn(Box<dyn Communicator>) -> Result<(), BoxError>| {
+        ranks(n_ranks, 2).run(body).unwrap_err().to_string()
+    };
+    assert_eq!(run(1, |_| panic!("no such luck")), "panicked: no such luck");
+    let at = "rank 1: panicked: ";
+    assert_eq!(
+        run(2, |mut comm| {
+            if comm.topology().rank == 1 {
+                std::panic::panic_any(7_u8);
+            }
+            Ok(comm.barrier(NEVER)?)
+        }),
+        format!("{at}a panic without a message")
+    );
+    // In a loop on the pool's threads, while the body waits for it.
+    assert_eq!(
+        run(2, |mut comm| {
+            let rank = comm.topology().rank;
+            (0..100).into_par_iter().for_each(|i| assert!((rank, i) != (1, 77), "item {i}"));
+            Ok(comm.barrier(NEVER)?)
+        }),
+        format!("{at}item 77")
+    );
+    // In a job of the pool that the body does not wait for, also not by returning.
+    assert_eq!(
+        run(2, |mut comm| {
+            if comm.topology().rank == 1 {
+                rayon::spawn(|| panic!("left alone"));
+                return Ok(());
+            }
+            comm.barrier(NEVER).map_err(|_| "the other rank is gone".into())
+        }),
+        format!("{at}left alone")
+    );
+    assert_eq!(
+        run(1, |_| {
+            rayon::spawn(|| panic!("left alone"));
+            Ok(())
+        }),
+        "panicked: left alone"
+    );
+}
+
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words for it")
+    }
+}
+
+impl StdError for Unspeakable {}
+
+/// The user's code runs once more after the body: when its error is put into words.
+#[test]
+fn an_error_that_panics_when_it_is_told_is_a_panic() {
+    let error = ranks(2, 1).run(|mut comm| match comm.topology().rank {
+        0 => Err(Unspeakable.into()),
+        _ => Ok(comm.barrier(NEVER)?),
+    });
+    assert_eq!(error.unwrap_err().to_string(), "rank 0: panicked: no words for it");
+}
+
+/// No thread of a rank is left when the run is over, jobs that it had left to its pool included.
+#[test]
+fn all_jobs_have_ended_when_the_run_has() {
+    let n_done = Arc::new(AtomicUsize::new(0));
+    ranks(2, 2)
+        .run(|_| {
+            for _ in 0..100 {
+                let n_done = Arc::clone(&n_done);
+                rayon::spawn(move || {
+                    n_done.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(n_done.load(Ordering::SeqCst), 200);
+    assert_eq!(Arc::strong_count(&n_done), 1);
+}
+
+/// A result may be a communicator; nobody is there to meet any more.
+#[test]
+fn a_communicator_that_outlives_its_rank_meets_nobody() {
+    let mut comms = ranks(2, 1).run(|mut comm| {
+        comm.at_step(8);
+        Ok(comm)
+    });
+    let comm = &mut comms.as_mut().unwrap()[1];
+    let gone = |collective| {
+        format!(
+            "{collective}: rank 1 left in step 8: it ended without an error, or dropped its communicator; \
+             all ranks must call the same collectives"
+        )
+    };
+    assert_eq!(comm.barrier(NEVER).unwrap_err().to_string(), gone("barrier (collective 1)"));
+    let mut channel = comm.channel("x").unwrap();
+    assert_eq!(channel.barrier(NEVER).unwrap_err().to_string(), gone("barrier (collective 1)"));
+}
