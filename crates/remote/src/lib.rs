@@ -8,6 +8,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
+//! use kiln_comm::rpc::Token;
 //! use kiln_graph::NodeId;
 //! use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
 //! use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
