@@ -149,7 +149,7 @@ fn main() -> Result {
         )?;
         if graph.row_type() == RowType::F32 {
             let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
-            let rows_there = rows_there.map(|place| NodeId(place.row)).collect();
+            let rows_there = rows_there.map(|place| place.row.local_node()).collect();
             let mut bare = Bare::start(Arc::clone(&parted.there), rows_there, row_bytes)?;
             let (places, mut all): (Vec<usize>, _) = ((0..others.len()).collect(), vec![0; bytes as usize]);
             stage.bench(&format!("gather-bare-f32x{}", graph.dim()), &input.name, work, |bencher| {

@@ -4,7 +4,7 @@ use std::path::Path;
 use kiln_graph::{Buf, NodeId};
 
 use crate::assign::check_n_parts;
-use crate::{Error, Result};
+use crate::{Error, PartitionRow, Result};
 
 /// Which part owns each node, and the node's row there.
 ///
@@ -29,7 +29,7 @@ pub struct Place {
     /// The part that owns it.
     pub part: usize,
     /// Its row in the part's arrays: its new id less the part's first.
-    pub row: u32,
+    pub row: PartitionRow,
 }
 
 impl PartitionBook {
@@ -142,10 +142,10 @@ impl PartitionBook {
     ///
     /// ```
     /// use kiln_graph::NodeId;
-    /// use kiln_partition::{PartitionBook, Place};
+    /// use kiln_partition::{PartitionBook, PartitionRow, Place};
     /// let book = PartitionBook::from_parts(&[2, 0, 2, 0], 3)?;
     /// assert_eq!(book.offsets(), [0, 2, 2, 4]);
-    /// assert_eq!(book.place(NodeId(2)), Some(Place { part: 2, row: 1 }));
+    /// assert_eq!(book.place(NodeId(2)), Some(Place { part: 2, row: PartitionRow(1) }));
     /// assert_eq!(book.place(NodeId(4)), None);
     /// # Ok::<(), kiln_partition::Error>(())
     /// ```
@@ -158,7 +158,7 @@ impl PartitionBook {
     #[inline]
     pub fn place_of(&self, new_id: u32) -> Option<Place> {
         let part = self.part_of(new_id)?;
-        Some(Place { part, row: new_id - self.offsets[part] })
+        Some(Place { part, row: PartitionRow(new_id - self.offsets[part]) })
     }
 
     /// All nodes in the order of their new ids, `[n_nodes]`: those of each part one after the other, ascending.

@@ -34,6 +34,7 @@ mod metis;
 mod part;
 mod quality;
 mod random;
+mod row;
 mod rows;
 mod verify;
 mod write;
@@ -44,6 +45,7 @@ pub use error::Error;
 pub use hotness::CacheConfig;
 pub use part::{Cache, Part, part_folder};
 pub use quality::Quality;
+pub use row::PartitionRow;
 pub use verify::Verified;
 pub use write::{Origin, Written, write_parts};
 

@@ -2,10 +2,9 @@ use std::path::Path;
 
 use kiln_data::Note;
 use kiln_data::array_folder::{ArrayFolder, FEATURES};
-use kiln_graph::NodeId;
 
 use crate::manifest::{self, CACHE, Manifest, bad_value};
-use crate::{Part, Result};
+use crate::{Part, PartitionRow, Result};
 
 /// What [`Part::verify`] found to be sound.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +62,7 @@ fn check_edges(folder: &Path, part: &Part) -> Result<()> {
     }
     let mut least = 0;
     for (row, &first) in part.first_edges.iter().enumerate() {
-        let degree = part.graph.in_degree(NodeId(row as u32));
+        let degree = part.graph.in_degree(PartitionRow(row as u32).local_node());
         // What is below `least` would be edges of the row before.
         let end = first.checked_add(degree).filter(|&end| least <= first && end <= part.n_edges);
         let Some(end) = end else {

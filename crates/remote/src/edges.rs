@@ -2,6 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_graph::{Buf, Csc, EdgeId, NodeId};
+use kiln_partition::PartitionRow;
 use kiln_sample::{Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edges};
 
 /// All in-edges of some nodes of a graph: those of a part, or lists that were fetched.
@@ -19,7 +20,7 @@ impl Edges {
     /// Picks edges of these rows, as a sampler of the whole graph does: sources and edges have the whole graph's ids.
     pub(crate) fn sample(
         &self,
-        rows: &[NodeId],
+        rows: &[PartitionRow],
         rule: &Rule,
         request: HopRequest,
         scratch: &mut Scratch,
@@ -27,7 +28,7 @@ impl Edges {
     ) -> kiln_sample::Result<()> {
         NeighborSampler::with_rule(Arc::clone(&self.graph), [request.fanout], rule.clone())
             .with_global_ids(self.nodes.clone())
-            .sample_frontier(request, rows, scratch, out)?;
+            .sample_frontier(request, PartitionRow::local_nodes(rows), scratch, out)?;
         self.number(rows, out);
         Ok(())
     }
@@ -36,8 +37,11 @@ impl Edges {
     ///
     /// # Errors
     /// Those of [`in_edges`].
-    pub(crate) fn ranges(&self, rows: &[NodeId]) -> kiln_sample::Result<Vec<Range<usize>>> {
-        rows.iter().enumerate().map(|(position, row)| in_edges(&self.graph, *row, position)).collect()
+    pub(crate) fn ranges(&self, rows: &[PartitionRow]) -> kiln_sample::Result<Vec<Range<usize>>> {
+        rows.iter()
+            .enumerate()
+            .map(|(position, row)| in_edges(&self.graph, row.local_node(), position))
+            .collect()
     }
 
     /// Whether these may have been picked of these rows: edges of each, all of them where no more than the fanout are
@@ -47,13 +51,13 @@ impl Edges {
     /// Those of [`in_edges`].
     pub(crate) fn may_give(
         &self,
-        rows: &[NodeId],
+        rows: &[PartitionRow],
         fanout: Fanout,
         rule: &Rule,
         picked: &Frontier,
     ) -> kiln_sample::Result<bool> {
         for (position, (row, bounds)) in rows.iter().zip(picked.indptr.windows(2)).enumerate() {
-            let edges = in_edges(&self.graph, *row, position)?;
+            let edges = in_edges(&self.graph, row.local_node(), position)?;
             let ids = &picked.edge_ids[bounds[0] as usize..bounds[1] as usize];
             let is_whole = match (fanout, rule) {
                 (Fanout::All, _) => ids.len() == edges.len(),
@@ -69,7 +73,7 @@ impl Edges {
     }
 
     /// Gives edges that were picked of these rows the whole graph's ids.
-    pub(crate) fn number(&self, rows: &[NodeId], out: &mut Frontier) {
+    pub(crate) fn number(&self, rows: &[PartitionRow], out: &mut Frontier) {
         let indptr = self.graph.indptr();
         for (dst, row) in rows.iter().enumerate() {
             let picked = out.indptr[dst] as usize..out.indptr[dst + 1] as usize;

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 use kiln_feature::{FeatureSource, RowBuf, RowType};
 use kiln_graph::NodeId;
-use kiln_partition::Cache;
+use kiln_partition::{Cache, PartitionRow};
 
 use crate::graph::{Asking, Owner, RemoteGraph};
-use crate::hot::NodeSet;
+use crate::hot::{CacheRow, NodeSet};
 use crate::peer::{Peer, Question, Told};
 use crate::proto::GatherRequest;
 use crate::sieve::Sieve;
@@ -119,7 +119,7 @@ impl RemoteFeatures {
         let mut kept = Kept::default();
         let Some(sieve) = &self.sieve else { return kept };
         for wanted in &mut places.there {
-            let found = |(_, position): &(u32, u32), row: &[u8]| {
+            let found = |(_, position): &(PartitionRow, u32), row: &[u8]| {
                 kept.positions.push(*position);
                 kept.rows.extend_from_slice(row);
             };
@@ -140,8 +140,8 @@ impl RemoteFeatures {
     fn gather_hot(&self, places: &Places, out: &mut RowBuf) -> Result<()> {
         let Some(hot) = self.hot.as_ref().filter(|_| !places.hot.is_empty()) else { return Ok(()) };
         let (row_bytes, mut rows) = (self.row_bytes(), RowBuf::empty(self.row_type()));
-        let ranks: Vec<NodeId> = places.hot.iter().map(|(rank, _)| *rank).collect();
-        hot.rows.gather(&ranks, &mut rows)?;
+        let cached: Vec<CacheRow> = places.hot.iter().map(|(row, _)| *row).collect();
+        hot.rows.gather(CacheRow::local_nodes(&cached), &mut rows)?;
         let (from, to) = (bytes_mut(&mut rows), bytes_mut(out));
         let (Some(from), Some(to)) = (from, to) else { return Err(self.unknown()) };
         for (row, (_, position)) in from.chunks_exact(row_bytes).zip(&places.hot) {
@@ -192,12 +192,12 @@ impl Kept {
 /// Where the rows of some nodes are.
 struct Places {
     /// By position: the row that lies here; any, where it is elsewhere.
-    own: Vec<NodeId>,
+    own: Vec<PartitionRow>,
     n_own: usize,
     /// Rows of other parts that are kept here, and their positions.
-    hot: Vec<(NodeId, u32)>,
+    hot: Vec<(CacheRow, u32)>,
     /// By part: rows that are elsewhere and their positions, equal rows together.
-    there: Vec<Vec<(u32, u32)>>,
+    there: Vec<Vec<(PartitionRow, u32)>>,
 }
 
 impl Places {
@@ -218,12 +218,12 @@ impl Places {
             let place = place.ok_or(kiln_feature::Error::NodeOutOfRange { what, node, n_rows })?;
             if Some(place.part) == own_part {
                 places.n_own += 1;
-                places.own.push(NodeId(place.row));
+                places.own.push(place.row);
                 continue;
             }
-            places.own.push(NodeId(0));
-            match hot.and_then(|hot| hot.nodes.rank(node)) {
-                Some(rank) => places.hot.push((NodeId(rank), position)),
+            places.own.push(PartitionRow(0));
+            match hot.and_then(|hot| hot.nodes.row(node)) {
+                Some(row) => places.hot.push((row, position)),
                 None => places.there[place.part].push((place.row, position)),
             }
         }
@@ -249,13 +249,13 @@ impl Places {
 }
 
 /// Whether no row is wanted twice; may say no where it would take longer to find out than to sort.
-fn are_distinct(wanted: &[(u32, u32)], n_rows: usize) -> bool {
+fn are_distinct(wanted: &[(PartitionRow, u32)], n_rows: usize) -> bool {
     if wanted.len() < n_rows / 64 {
         return wanted.is_sorted_by(|a, b| a.0 < b.0);
     }
     let mut seen = vec![0_u64; n_rows.div_ceil(64)];
     wanted.iter().all(|(row, _)| {
-        let (word, bit) = (&mut seen[*row as usize / 64], 1 << (row % 64));
+        let (word, bit) = (&mut seen[row.index() / 64], 1 << (row.index() % 64));
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
@@ -265,19 +265,25 @@ fn are_distinct(wanted: &[(u32, u32)], n_rows: usize) -> bool {
 /// Rows of one question, each with all its positions.
 struct Piece<'a> {
     peer: &'a Arc<Peer>,
-    rows: Vec<&'a [(u32, u32)]>,
+    rows: Vec<&'a [(PartitionRow, u32)]>,
 }
 
 impl Piece<'_> {
     fn asking(&self, row_bytes: usize) -> Asking {
-        let rows: Vec<u32> = self.rows.iter().map(|positions| positions[0].0).collect();
+        let rows: Vec<PartitionRow> = self.rows.iter().map(|positions| positions[0].0).collect();
         let n_bytes = rows.len() * row_bytes;
         let question = Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) });
         Asking { peer: Arc::clone(self.peer), question, n_bytes }
     }
 
     /// Puts whole rows into their places, which it returns.
-    fn put(&self, start: u64, bytes: &[u8], row_bytes: usize, all: &mut [u8]) -> Result<&[&[(u32, u32)]]> {
+    fn put(
+        &self,
+        start: u64,
+        bytes: &[u8],
+        row_bytes: usize,
+        all: &mut [u8],
+    ) -> Result<&[&[(PartitionRow, u32)]]> {
         let start = start as usize;
         let is_whole = start.is_multiple_of(row_bytes) && bytes.len().is_multiple_of(row_bytes);
         let rows = self.rows.get(start / row_bytes..(start + bytes.len()) / row_bytes).filter(|_| is_whole);

@@ -1,8 +1,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{FeatureSource, RowBuf};
-use kiln_graph::NodeId;
-use kiln_partition::Part;
+use kiln_partition::{Part, PartitionRow};
 use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
 use crate::edges::Edges;
@@ -35,7 +34,7 @@ impl Held {
     /// Picks edges of these rows.
     pub(crate) fn sample(
         &self,
-        rows: &[NodeId],
+        rows: &[PartitionRow],
         rule: &Rule,
         request: HopRequest,
         scratch: &mut Scratch,
@@ -45,8 +44,8 @@ impl Held {
     }
 
     /// Rows of features.
-    pub(crate) fn gather(&self, rows: &[NodeId], out: &mut RowBuf) -> Result<()> {
-        Ok(self.features().gather(rows, out)?)
+    pub(crate) fn gather(&self, rows: &[PartitionRow], out: &mut RowBuf) -> Result<()> {
+        Ok(self.features().gather(PartitionRow::local_nodes(rows), out)?)
     }
 
     pub(crate) fn features(&self) -> &dyn FeatureSource {
@@ -77,7 +76,7 @@ impl Held {
 
     /// # Errors
     /// For a row that is not there.
-    pub(crate) fn check(&self, rows: &[NodeId]) -> std::result::Result<(), String> {
+    pub(crate) fn check(&self, rows: &[PartitionRow]) -> std::result::Result<(), String> {
         let n_rows = self.n_rows();
         match rows.iter().find(|row| n_rows <= row.index()) {
             Some(row) => Err(format!("part {} has no row {}, it has {n_rows}", self.part.index, row.0)),

@@ -1,9 +1,22 @@
+use bytemuck::{Pod, Zeroable};
 use kiln_graph::NodeId;
 
 /// Nodes of a block of 64.
 const WORD: usize = 64;
 
-/// A set of nodes in which each has a rank: 2 bits a node of the graph.
+/// A row of a cache: the position of a cached node in the cache's list and features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub(crate) struct CacheRow(u32);
+
+impl CacheRow {
+    /// The ids of the rows in the cache's own features, without a copy.
+    pub(crate) fn local_nodes(rows: &[Self]) -> &[NodeId] {
+        bytemuck::cast_slice(rows)
+    }
+}
+
+/// A set of nodes, each with the row of a cache: 2 bits a node of the graph.
 #[derive(Debug)]
 pub(crate) struct NodeSet {
     words: Vec<Word>,
@@ -38,12 +51,12 @@ impl NodeSet {
         Some(Self { words })
     }
 
-    /// How many members are below this one, if it is one.
+    /// The row of this node, which is the number of members below it; `None` where it is not a member.
     #[inline]
-    pub(crate) fn rank(&self, node: NodeId) -> Option<u32> {
+    pub(crate) fn row(&self, node: NodeId) -> Option<CacheRow> {
         let word = self.words.get(node.index() / WORD)?;
         let bit = 1_u64 << (node.index() % WORD);
-        (word.bits & bit != 0).then(|| word.n_before + (word.bits & (bit - 1)).count_ones())
+        (word.bits & bit != 0).then(|| CacheRow(word.n_before + (word.bits & (bit - 1)).count_ones()))
     }
 }
 
@@ -57,7 +70,8 @@ mod tests {
             (0..1000).filter(|node| node % 7 == 3 || (128..200).contains(node)).map(NodeId).collect();
         let set = NodeSet::new(1000, &nodes).unwrap();
         for node in (0..1100).map(NodeId) {
-            assert_eq!(set.rank(node), nodes.binary_search(&node).ok().map(|rank| rank as u32), "{node:?}");
+            let row = nodes.binary_search(&node).ok().map(|row| CacheRow(row as u32));
+            assert_eq!(set.row(node), row, "{node:?}");
         }
     }
 
@@ -66,6 +80,6 @@ mod tests {
         assert!(NodeSet::new(10, &[NodeId(3), NodeId(3)]).is_none());
         assert!(NodeSet::new(10, &[NodeId(4), NodeId(3)]).is_none());
         assert!(NodeSet::new(10, &[NodeId(10)]).is_none());
-        assert!(NodeSet::new(0, &[]).is_some_and(|set| set.rank(NodeId(0)).is_none()));
+        assert!(NodeSet::new(0, &[]).is_some_and(|set| set.row(NodeId(0)).is_none()));
     }
 }

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use kiln_graph::NodeId;
+use kiln_partition::PartitionRow;
 use kiln_sample::{Fanout, Frontier, HopRequest, Rule, Scratch};
 
 use crate::Result;
@@ -26,7 +26,7 @@ const ROW_BYTES: usize = 4 + 12;
 /// Those of sampling.
 pub(crate) fn send_samples(
     held: &Held,
-    rows: &[NodeId],
+    rows: &[PartitionRow],
     rule: &Rule,
     request: HopRequest,
     response_bytes: usize,
@@ -65,7 +65,7 @@ fn send(sampled: SampledRange, response: &ResponseSender) -> bool {
 /// The rows in ranges, each of which takes at most so many bytes when it is sampled.
 fn ranges(
     held: &Held,
-    rows: &[NodeId],
+    rows: &[PartitionRow],
     rule: &Rule,
     fanout: Fanout,
     most_bytes: usize,
@@ -106,7 +106,7 @@ mod tests {
     fn ranges_take_as_much_memory_as_they_may() {
         // Each node of a ring has as many edges as any other.
         let held = Held::new(only_part(&kiln_data::synthetic::ring(60).unwrap()), Rules::default());
-        let rows: Vec<NodeId> = (0..10).map(NodeId).collect();
+        let rows: Vec<PartitionRow> = (0..10).map(PartitionRow).collect();
         let degree = held.edges.ranges(&rows[..1]).unwrap()[0].len();
         let row_bytes = row_bytes(degree);
         let of = |fanout, most_bytes| ranges(&held, &rows, &Rule::Uniform, fanout, most_bytes).unwrap();

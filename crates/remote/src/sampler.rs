@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_graph::NodeId;
+use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, SamplerConfig, Scratch};
 
 use crate::graph::{Asking, Owner, RemoteGraph};
@@ -178,7 +179,7 @@ impl RemoteSampler {
                 let (weighs, types) = (self.graph.has_weights(), self.graph.has_edge_types());
                 let edges = wire::lists(answer, rows.nodes, weighs, types)
                     .map_err(|expected| peer.bad_answer("lists of neighbours", expected, found()))?;
-                let all: Vec<NodeId> = (0..n_dst as u32).map(NodeId).collect();
+                let all: Vec<PartitionRow> = (0..n_dst as u32).map(PartitionRow).collect();
                 let mut picked = Frontier::default();
                 edges.sample(&all, &self.config.rule, request, scratch, &mut picked)?;
                 Ok(picked)
@@ -239,7 +240,7 @@ struct Requests<'a> {
     graph: &'a RemoteGraph,
     /// By part: the nodes, and their rows there.
     nodes: Vec<Vec<NodeId>>,
-    rows: Vec<Vec<NodeId>>,
+    rows: Vec<Vec<PartitionRow>>,
     /// By destination: whose it is.
     parts: Vec<u16>,
 }
@@ -247,7 +248,7 @@ struct Requests<'a> {
 /// Nodes of one part.
 struct Rows<'a> {
     nodes: &'a [NodeId],
-    rows: &'a [NodeId],
+    rows: &'a [PartitionRow],
 }
 
 impl<'a> Requests<'a> {
@@ -263,7 +264,7 @@ impl<'a> Requests<'a> {
                 n_nodes: book.n_nodes(),
             })?;
             nodes[place.part].push(node);
-            rows[place.part].push(NodeId(place.row));
+            rows[place.part].push(place.row);
             parts.push(place.part as u16);
         }
         Ok(Self { graph, nodes, rows, parts })

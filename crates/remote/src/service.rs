@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kiln_feature::RowBuf;
-use kiln_graph::NodeId;
+use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
@@ -42,8 +42,8 @@ impl Service {
     }
 
     /// The rows of a request, which this part has, and at most as many as one request may name.
-    fn rows(&self, bytes: &[u8], most: usize) -> Result<Vec<NodeId>, Status> {
-        let rows = wire::ids(bytes).ok_or_else(|| Status::invalid_argument("rows of other than 4 bytes"))?;
+    fn rows(&self, bytes: &[u8], most: usize) -> Result<Vec<PartitionRow>, Status> {
+        let rows = wire::rows(bytes).ok_or_else(|| Status::invalid_argument("rows of other than 4 bytes"))?;
         if most < rows.len() {
             let text = format!("{} rows in one question, expected at most {most}", rows.len());
             return Err(Status::invalid_argument(text));
@@ -53,7 +53,7 @@ impl Service {
     }
 
     /// The rows of a request for edges, each named once: a hub that is named many times would take memory for each.
-    fn distinct_rows(&self, bytes: &[u8]) -> Result<Vec<NodeId>, Status> {
+    fn distinct_rows(&self, bytes: &[u8]) -> Result<Vec<PartitionRow>, Status> {
         let rows = self.rows(bytes, MAX_DSTS)?;
         let mut sorted = rows.clone();
         sorted.sort_unstable();

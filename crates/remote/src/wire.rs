@@ -7,6 +7,7 @@ use bytemuck::{Pod, pod_collect_to_vec};
 use bytes::Bytes;
 use kiln_feature::RowBuf;
 use kiln_graph::{Buf, Csc, EdgeId, NodeId};
+use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
 use crate::edges::Edges;
@@ -39,9 +40,9 @@ impl<T: Pod> AsRef<[u8]> for Owner<T> {
     }
 }
 
-/// The ids that were sent; `None` for a part of one.
-pub(crate) fn ids(bytes: &[u8]) -> Option<Vec<NodeId>> {
-    bytes.len().is_multiple_of(size_of::<NodeId>()).then(|| pod_collect_to_vec(bytes))
+/// The rows that were sent; `None` where the last one is incomplete.
+pub(crate) fn rows(bytes: &[u8]) -> Option<Vec<PartitionRow>> {
+    bytes.len().is_multiple_of(size_of::<PartitionRow>()).then(|| pod_collect_to_vec(bytes))
 }
 
 /// A request for edges of these rows as it is sent, but for the lease.
@@ -98,7 +99,7 @@ pub(crate) struct SampledRange {
 
 impl SampledRange {
     /// Appends the edges that were picked of further rows.
-    pub(crate) fn push(&mut self, edges: &Edges, rows: &[NodeId], picked: &Frontier) {
+    pub(crate) fn push(&mut self, edges: &Edges, rows: &[PartitionRow], picked: &Frontier) {
         let Frontier { indptr, srcs, edge_ids, weights } = picked;
         for (row, bounds) in rows.iter().zip(indptr.windows(2)) {
             let first = edges.first_edges[row.index()];
@@ -151,7 +152,7 @@ pub(crate) fn frontier(bytes: &[u8], n_dst: usize, has_weights: bool) -> Result<
 /// All edges of these rows, whose positions are `ranges`, in chunks that are copied one at a time.
 pub(crate) fn of_lists<'a>(
     edges: &'a Edges,
-    rows: &[NodeId],
+    rows: &[PartitionRow],
     ranges: &'a [Range<usize>],
 ) -> impl Iterator<Item = Bytes> + 'a {
     let graph = &edges.graph;
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn edges_that_were_picked_come_as_they_were_sent() {
-        let rows = [NodeId(2), NodeId(0)];
+        let rows = [PartitionRow(2), PartitionRow(0)];
         let frontier = Frontier {
             indptr: vec![0, 2, 3],
             srcs: [2, 3, 9].map(NodeId).to_vec(),
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn lists_come_as_they_were_sent() {
-        let rows = [NodeId(2), NodeId(1), NodeId(0)];
+        let rows = [2, 1, 0].map(PartitionRow);
         let nodes = [8, 5, 4].map(NodeId);
         let edges = edges();
         let ranges = edges.ranges(&rows).unwrap();

@@ -131,7 +131,7 @@ fn ranks_per_part(world_size: usize, n_parts: usize) -> Option<usize> {
 fn owner(book: &PartitionBook, ranks_per_part: usize, node: NodeId) -> usize {
     // Nodes that are not there are an error of whoever samples them.
     let place = book.place(node);
-    place.map_or(0, |place| place.part * ranks_per_part + place.row as usize % ranks_per_part)
+    place.map_or(0, |place| place.part * ranks_per_part + place.row.index() % ranks_per_part)
 }
 
 /// The word of rank 0, that it was given or makes. Others' do not count: launchers give the environment to some alone.

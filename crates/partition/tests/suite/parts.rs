@@ -8,7 +8,9 @@ use std::path::Path;
 use kiln_data::Dataset;
 use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
-use kiln_partition::{Error, Method, Origin, Part, PartitionBook, Place, Written, part_folder, write_parts};
+use kiln_partition::{
+    Error, Method, Origin, Part, PartitionBook, PartitionRow, Place, Written, part_folder, write_parts,
+};
 use kiln_sample::{Domain, Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_testkit::{CooGraph, arb_coo};
 use proptest::prelude::*;
@@ -31,7 +33,7 @@ fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
     let own: Vec<NodeId> = nodes.filter(|node| usize::from(parts[node.index()]) == part.index).collect();
     assert_eq!(*part.old_ids, own);
     for (row, &node) in own.iter().enumerate() {
-        let place = Place { part: part.index, row: row as u32 };
+        let place = Place { part: part.index, row: PartitionRow(row as u32) };
         assert_eq!(part.book.place(node), Some(place));
         assert_eq!(edges(&part.graph, NodeId(row as u32)), edges(&data.graph, node));
         assert_eq!(part.first_edges[row], data.graph.first_edge(node).0);
@@ -124,7 +126,7 @@ proptest! {
         for (node, &part) in parts.iter().enumerate() {
             let place = book.place(NodeId(node as u32)).unwrap();
             prop_assert_eq!(place.part, usize::from(part));
-            let new_id = book.owned(place.part).start + place.row;
+            let new_id = book.owned(place.part).start + place.row.0;
             prop_assert_eq!(book.new_id(NodeId(node as u32)), Some(new_id));
             prop_assert_eq!(old_ids[new_id as usize], NodeId(node as u32));
         }
