@@ -66,6 +66,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
+    Row { name: "debian-packages", normal: &["kiln-data"], dev: &[], tensors: Forbidden },
     // xtask is built before anything else, so it stays light: of ours it has what writes data sets and parts of
     // them.
     Row { name: "xtask", normal: &["kiln-data", "kiln-graph", "kiln-partition", "kiln-sample"], dev: &[], tensors: Forbidden },
