@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::workspace::Metadata;
+use cargo_metadata::{DependencyKind, Metadata, Node, PackageId};
 
 /// One crate's allowed arrows, among the workspace's crates and the tensor libraries.
 struct Row {
@@ -62,6 +62,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
+    Row { name: "debian-packages", normal: &["kiln-data"], dev: &[], tensors: Forbidden },
     // xtask is built before anything else, so it stays light: of ours it has what writes data sets and parts of
     // them.
     Row { name: "xtask", normal: &["kiln-data", "kiln-graph", "kiln-partition", "kiln-sample"], dev: &[], tensors: Forbidden },
@@ -78,18 +79,16 @@ const LIGHT_MAX_PACKAGES: usize = 39;
 /// Everything that contradicts the table, one sentence each.
 pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
-    let members: BTreeSet<&str> = metadata.workspace_members.iter().map(String::as_str).collect();
-    let packages = || metadata.packages.iter().filter(|package| members.contains(package.id.as_str()));
-    let ours: BTreeSet<&str> = packages().map(|package| package.name.as_str()).collect();
-    for package in packages() {
-        let Some(row) = ROWS.iter().find(|row| row.name == package.name) else {
+    let packages = metadata.workspace_packages();
+    let ours: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    for package in packages {
+        let Some(row) = ROWS.iter().find(|row| package.name == row.name) else {
             problems.push(format!("{} has no row in xtask/src/arrows.rs", package.name));
             continue;
         };
         for dependency in &package.dependencies {
-            let (name, kind) = (dependency.name.as_str(), dependency.kind.as_deref());
+            let (name, kind) = (dependency.name.as_str(), dependency.kind);
             if (ours.contains(name) || is_tensor_library(name)) && !is_allowed(row, name, kind) {
-                let kind = kind.unwrap_or("normal");
                 problems.push(format!("{} -> {name} ({kind}) is not an allowed arrow", row.name));
             }
         }
@@ -101,11 +100,18 @@ pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
     problems
 }
 
-fn is_allowed(row: &Row, name: &str, kind: Option<&str>) -> bool {
+/// Whether a tensor library stands anywhere below a package.
+pub(crate) fn builds_tensors(metadata: &Metadata, name: &str) -> bool {
+    normal_tree(metadata, name).into_iter().any(is_tensor_library)
+}
+
+fn is_allowed(row: &Row, name: &str, kind: DependencyKind) -> bool {
     match kind {
-        None => row.normal.contains(&name),
-        Some("dev") => name == TESTKIT || row.normal.contains(&name) || row.dev.contains(&name),
-        Some(_) => false,
+        DependencyKind::Normal => row.normal.contains(&name),
+        DependencyKind::Development => {
+            name == TESTKIT || row.normal.contains(&name) || row.dev.contains(&name)
+        }
+        _ => false,
     }
 }
 
@@ -129,17 +135,18 @@ fn tree_problems(metadata: &Metadata) -> Vec<String> {
 
 /// The packages that `name` is built with, itself included, as `cargo tree -e normal` lists them.
 fn normal_tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a str> {
-    let names: BTreeMap<&str, &str> =
-        metadata.packages.iter().map(|package| (package.id.as_str(), package.name.as_str())).collect();
-    let nodes: BTreeMap<&str, _> =
-        metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
-    let is_member = |id: &&String| names.get(id.as_str()) == Some(&name);
-    let mut open: Vec<&str> =
-        metadata.workspace_members.iter().filter(is_member).map(String::as_str).collect();
-    let mut seen: BTreeSet<&str> = open.iter().copied().collect();
+    let names: BTreeMap<&PackageId, &str> =
+        metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
+    let nodes: BTreeMap<&PackageId, &Node> =
+        metadata.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (&node.id, node)).collect();
+    let is_member = |id: &&PackageId| names.get(*id) == Some(&name);
+    let mut open: Vec<&PackageId> = metadata.workspace_members.iter().filter(is_member).collect();
+    let mut seen: BTreeSet<&PackageId> = open.iter().copied().collect();
     while let Some(id) = open.pop() {
         let deps = nodes.get(id).map_or(&[][..], |node| &node.deps);
-        for dep in deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none())) {
+        for dep in
+            deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal))
+        {
             if seen.insert(&dep.pkg) {
                 open.push(&dep.pkg);
             }
@@ -156,37 +163,47 @@ fn is_tensor_library(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use cargo_metadata::PackageName;
+    use serde_json::json;
 
     use super::*;
-    use crate::workspace::Node;
+    use crate::workspace;
+    use crate::workspace::tests::{dependency, metadata_of, node, package};
 
     /// A made-up workspace: every row's package, no dependencies; then one more arrow of a kind.
     fn with_arrow(from: &str, to: &str, kind: Option<&str>) -> Metadata {
-        let mut names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-        let members = json!(names);
+        let members: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        let mut names = members.clone();
         if !names.contains(&to) {
             names.push(to);
         }
-        let deps_of = |name: &str, arrow: Value| if name == from { json!([arrow]) } else { json!([]) };
-        let package = |name: &&str| {
-            let dependencies = deps_of(name, json!({ "name": to, "kind": kind }));
-            json!({ "id": name, "name": name, "manifest_path": "", "dependencies": dependencies })
+        let of = |name: &str| {
+            let arrow = dependency(to, json!({ "kind": kind }));
+            let dependencies = if name == from { json!([arrow]) } else { json!([]) };
+            let below = if name == from { vec![(to, kind)] } else { Vec::new() };
+            (package(name, json!({ "dependencies": dependencies })), node(name, &below))
         };
-        let node = |name: &&str| {
-            let deps = deps_of(name, json!({ "pkg": to, "dep_kinds": [{ "kind": kind }] }));
-            json!({ "id": name, "deps": deps })
-        };
-        let packages: Vec<Value> = names.iter().map(package).collect();
-        let nodes: Vec<Value> = names.iter().map(node).collect();
-        let metadata =
-            json!({ "packages": packages, "workspace_members": members, "resolve": { "nodes": nodes } });
-        serde_json::from_value(metadata).unwrap()
+        let (packages, nodes) = names.iter().map(|name| of(name)).unzip();
+        metadata_of(packages, &members, nodes)
+    }
+
+    /// Adds an edge of the resolved graph.
+    fn add_edge(metadata: &mut Metadata, from: &str, to: &str) {
+        let nodes = &mut metadata.resolve.as_mut().unwrap().nodes;
+        let added: Node = serde_json::from_value(node(from, &[(to, None)])).unwrap();
+        nodes.iter_mut().find(|node| node.id.repr == from).unwrap().deps.extend(added.deps);
+    }
+
+    /// Adds a package that is no member.
+    fn add_package(metadata: &mut Metadata, name: &str) {
+        metadata.packages.push(serde_json::from_value(package(name, json!({}))).unwrap());
+        let nodes = &mut metadata.resolve.as_mut().unwrap().nodes;
+        nodes.push(serde_json::from_value(node(name, &[])).unwrap());
     }
 
     #[test]
     fn the_workspace_has_allowed_arrows_only() {
-        assert_eq!(problems(&Metadata::load().unwrap()), [""; 0]);
+        assert_eq!(problems(&workspace::metadata().unwrap()), [""; 0]);
     }
 
     #[test]
@@ -221,26 +238,18 @@ mod tests {
     #[test]
     fn a_tensor_library_below_kernels_is_found_behind_another_package() {
         let mut metadata = with_arrow("kiln-data", "npy-reader", None);
-        let library: Node = serde_json::from_value(json!({ "id": "ndarray-stats", "deps": [] })).unwrap();
-        let package = json!({ "id": "ndarray-stats", "name": "ndarray-stats", "manifest_path": "", "dependencies": [] });
-        metadata.packages.push(serde_json::from_value(package).unwrap());
-        let edge = json!({ "pkg": "ndarray-stats", "dep_kinds": [{ "kind": null }] });
-        let reader = metadata.resolve.nodes.iter_mut().find(|node| node.id == "npy-reader").unwrap();
-        reader.deps.push(serde_json::from_value(edge).unwrap());
-        metadata.resolve.nodes.push(library);
+        add_package(&mut metadata, "ndarray-stats");
+        add_edge(&mut metadata, "npy-reader", "ndarray-stats");
         assert_eq!(problems(&metadata), ["kiln-data builds tensor libraries: ndarray-stats"]);
     }
 
     #[test]
     fn a_heavy_sample_crate_is_found() {
         let mut metadata = with_arrow("kiln-sample", "kiln-graph", None);
-        let graph = metadata.resolve.nodes.iter_mut().find(|node| node.id == "kiln-graph").unwrap();
         for i in 0..LIGHT_MAX_PACKAGES - 1 {
-            let id = format!("small-{i}");
-            let package = json!({ "id": id, "name": id, "manifest_path": "", "dependencies": [] });
-            metadata.packages.push(serde_json::from_value(package).unwrap());
-            let edge = json!({ "pkg": id, "dep_kinds": [{ "kind": null }] });
-            graph.deps.push(serde_json::from_value(edge).unwrap());
+            let name = format!("small-{i}");
+            add_package(&mut metadata, &name);
+            add_edge(&mut metadata, "kiln-graph", &name);
         }
         assert_eq!(problems(&metadata), ["kiln-sample builds 40 packages, at most 39 allowed"]);
     }
@@ -248,8 +257,8 @@ mod tests {
     #[test]
     fn a_crate_without_a_row_and_a_row_without_a_crate_are_found() {
         let mut metadata = with_arrow("kiln-nn", "kiln-kernels", None);
-        metadata.packages.iter_mut().find(|package| package.name == "kiln-data").unwrap().name =
-            "kiln-dota".into();
+        let data = metadata.packages.iter_mut().find(|package| package.name == "kiln-data").unwrap();
+        data.name = PackageName::new("kiln-dota".into());
         assert_eq!(
             problems(&metadata),
             [

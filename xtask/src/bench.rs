@@ -1,22 +1,23 @@
 //! `cargo xtask bench`: measures the machine, runs the benches, and turns criterion's files into times, rates and
-//! fractions of what the machine can do; with `--peers`, side by side with another library.
+//! fractions of what the machine can do; with `--peers`, starts the comparison with DGL in `benches/peers`.
 
 mod ceilings;
 mod lines;
 mod measure;
-mod peers;
 mod runs;
 
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use self::ceilings::Machine;
 use self::runs::Run;
+use crate::workspace;
 
 /// The stages, in the order of a step, each a file of `benches/benches`.
 const STAGES: [&str; 7] = ["graph", "sample", "gather", "remote", "aggregate", "dense", "step"];
@@ -33,8 +34,11 @@ pub(crate) struct Args {
     /// Runs the stage of devices on this one, cuda, cuda:1, wgpu or cube-cpu, in place of the others
     #[arg(long, value_name = "NAME", value_parser = crate::test::device, conflicts_with_all = ["stage", "peers"])]
     device: Option<String>,
-    /// Benches the data set of this folder, of any kind that is recognised, in place of the built-in inputs; may be
-    /// given several times
+    /// Runs the bench of this name only, as sample/uniform-10-10-10/arxiv-like
+    #[arg(long, value_name = "NAME", value_parser = parse_bench, conflicts_with_all = ["stage", "device", "peers"])]
+    only: Option<String>,
+    /// Benches the data set of this folder, of any format that is detected, in place of the built-in inputs, or `fake`, the
+    /// random graph of the GCN; may be given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
     /// Copies the data sets of --data into memory before they are benched; else they are mapped
@@ -56,17 +60,20 @@ pub(crate) struct Args {
     /// Writes one JSON object a line to this file
     #[arg(long, value_name = "FILE", conflicts_with = "peers")]
     json: Option<PathBuf>,
-    /// Runs DGL beside the benches, in turn, and writes the comparison to docs/benchmarks
+    /// Takes the machine's ceilings from this saved run in place of measuring them
+    #[arg(long, value_name = "FILE", conflicts_with = "peers")]
+    ceilings: Option<PathBuf>,
+    /// Runs DGL and the benches in turn and writes the comparison to docs/benchmarks
     #[arg(long)]
     peers: bool,
-    /// With --peers: the Python that has DGL; without it one is made below target/peers, which fetches packages
+    /// With --peers: the Python that has DGL; without it one is made below target/peers, which downloads packages
     #[arg(long, value_name = "PATH", requires = "peers")]
     python: Option<PathBuf>,
-    /// With --peers: how often each pair is measured, ours and DGL's in turn
+    /// With --peers: how often each row is measured, kiln and DGL in turn
     #[arg(long, default_value = "2", requires = "peers", value_parser = clap::value_parser!(u32).range(1..100))]
     rounds: u32,
-    /// With --peers: measures these rows only; may be given several times
-    #[arg(long, value_name = "ROW", requires = "peers", value_parser = clap::builder::PossibleValuesParser::new(peers::names()))]
+    /// With --peers: measures this row of benches/peers/rows.py only; may be given several times
+    #[arg(long, value_name = "ROW", requires = "peers")]
     row: Vec<String>,
 }
 
@@ -75,6 +82,13 @@ fn parse_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("expected letters, digits, hyphens and underscores".into())
+}
+
+fn parse_bench(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((stage, _)) if STAGES.contains(&stage) => Ok(text.to_owned()),
+        _ => Err(format!("expected STAGE/VARIANT/DATA, the stage being one of {}", STAGES.join(", "))),
+    }
 }
 
 fn parse_fanouts(text: &str) -> Result<String, String> {
@@ -133,33 +147,25 @@ impl Settings {
 }
 
 /// Measures the machine, runs the chosen stages, prints a line per bench, then saves and compares as asked.
-pub(crate) fn run(args: Args) -> Result<()> {
-    let mut data = Vec::new();
-    for folder in &args.data {
-        data.push(fs::canonicalize(folder).with_context(|| format!("{} cannot be read", folder.display()))?);
-    }
-    let in_memory = args.in_memory;
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    args.data = args.data.iter().map(|folder| existing(folder)).collect::<Result<_>>()?;
     if args.peers {
-        let options =
-            peers::Options { python: args.python, rounds: args.rounds, rows: args.row, data, in_memory };
-        return peers::run(&options);
+        return run_peers(&args);
     }
-    let (fanouts, threads, device) = (args.fanouts, args.threads, args.device);
-    let settings = Settings { data, in_memory, fanouts, threads, only: None, device };
+    let Args { data, in_memory, fanouts, threads, only, device, .. } = args;
+    let settings = Settings { data, in_memory, fanouts, threads, only, device };
     if let Some(device) = &settings.device {
         crate::llvm::run_for(crate::test::feature(device))?;
     }
     // Read first: a name that does not exist should not cost a run.
     let base = args.against.as_deref().map(runs::load).transpose()?;
-    let machine = Machine::measure(settings.n_threads())?;
+    let machine = match &args.ceilings {
+        Some(path) => runs::ceilings(path)?,
+        None => Machine::measure(settings.n_threads())?,
+    };
     print!("{machine}");
     let mut benches = Vec::new();
-    let is_asked_for = |stage: &&str| args.stage.is_empty() || args.stage.iter().any(|name| name == stage);
-    let stages: Vec<&str> = match &settings.device {
-        Some(_) => vec![DEVICE_STAGE],
-        None => STAGES.into_iter().filter(is_asked_for).collect(),
-    };
-    for stage in stages {
+    for stage in stages(&args.stage, &settings) {
         let measured = measure::run_stage(stage, &settings, &machine)?;
         for bench in &measured {
             println!("{}", lines::of(bench));
@@ -180,16 +186,83 @@ pub(crate) fn run(args: Args) -> Result<()> {
     args.save.map_or(Ok(()), |name| runs::save(&name, &run))
 }
 
+/// The full path of a data set's folder; `fake` names the graph that the benches generate.
+fn existing(folder: &Path) -> Result<PathBuf> {
+    if folder == Path::new("fake") {
+        return Ok(folder.to_owned());
+    }
+    fs::canonicalize(folder).with_context(|| format!("{} cannot be read", folder.display()))
+}
+
+/// The stages to run, of those that were asked for by name.
+fn stages<'a>(asked: &[String], settings: &'a Settings) -> Vec<&'a str> {
+    match (&settings.device, &settings.only) {
+        (Some(_), _) => vec![DEVICE_STAGE],
+        (_, Some(name)) => name.split('/').take(1).collect(),
+        _ => {
+            let is_asked_for = |stage: &&str| asked.is_empty() || asked.iter().any(|name| name == stage);
+            STAGES.into_iter().filter(is_asked_for).collect()
+        }
+    }
+}
+
+/// Measures the machine and starts the comparison, which runs `cargo xtask bench` for each of its rows.
+fn run_peers(args: &Args) -> Result<()> {
+    let root = workspace::root()?;
+    let machine = Machine::measure(runs::n_cores())?;
+    print!("{machine}");
+    let path = root.join("target").join("peers").join("machine.json");
+    runs::write(&path, &Run::now(None, Some(machine), Vec::new())?)?;
+    let mut command = Command::new("python3");
+    command.arg(root.join("benches").join("peers").join("compare.py")).arg("--machine").arg(&path);
+    command.arg("--rounds").arg(args.rounds.to_string()).args(args.in_memory.then_some("--in-memory"));
+    for folder in &args.data {
+        command.arg("--data").arg(folder);
+    }
+    if let Some(python) = &args.python {
+        command.arg("--python").arg(python);
+    }
+    for row in &args.row {
+        command.args(["--row", row]);
+    }
+    workspace::run(workspace::without_own_package(&mut command))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
-    use crate::workspace;
 
     #[test]
     fn names_of_runs_stay_inside_their_folder() {
         assert!(parse_name("two-cores_1").is_ok());
         assert!(parse_name("../x").is_err());
         assert!(parse_name("").is_err());
+    }
+
+    #[test]
+    fn one_bench_runs_its_stage_only() {
+        let only = Some(parse_bench("sample/uniform-10-10-10/arxiv-like").unwrap());
+        assert!(parse_bench("sample").is_err() && parse_bench("train/a/b").is_err());
+        assert_eq!(stages(&[], &Settings { only, ..Settings::default() }), ["sample"]);
+        assert_eq!(stages(&["dense".into()], &Settings::default()), ["dense"]);
+        let device = Some("cuda".into());
+        assert_eq!(stages(&[], &Settings { device, ..Settings::default() }), [DEVICE_STAGE]);
+    }
+
+    #[test]
+    fn the_comparison_with_peers_passes_its_own_tests() {
+        let folder = workspace::root().unwrap().join("benches").join("peers");
+        let mut python = Command::new("python3");
+        python.args(["-m", "unittest", "discover"]).arg(folder).env("PYTHONDONTWRITEBYTECODE", "1");
+        match python.output() {
+            Ok(tests) => assert!(tests.status.success(), "{}", String::from_utf8_lossy(&tests.stderr)),
+            Err(_) => {
+                let skip = "kiln-skip: other: the comparison with peers: python3 does not start";
+                writeln!(std::io::stdout(), "{skip}").unwrap();
+            }
+        }
     }
 
     #[test]

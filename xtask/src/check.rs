@@ -4,32 +4,38 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::workspace::{self, Metadata, SourceFile};
-use crate::{arrows, deny, features, llvm, manifest, test, third_party, tidy};
+use crate::workspace::{self, SourceFile};
+use crate::{arrows, deny, features, llvm, manifest, names, publish, test, third_party, tidy};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Runs these steps only
-    #[arg(value_name = "STEP", value_parser = clap::builder::PossibleValuesParser::new(STEPS.map(|step| step.0)))]
+    #[arg(value_name = "STEP", value_parser = clap::builder::PossibleValuesParser::new(STEPS.iter().map(|step| step.0)))]
     steps: Vec<String>,
 }
 
 /// A step's name and what it runs.
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: [Step; 16] = [
+const STEPS: &[Step] = &[
     ("fmt", || workspace::run(workspace::cargo()?.args(["fmt", "--all", "--check"]))),
     ("clippy", clippy),
     ("clippy-devices", clippy_of_devices),
     ("docs", docs),
-    ("arrows", || report(arrows::problems(&Metadata::load()?))),
+    ("generator", || workspace::run(workspace::cargo()?.args(GENERATOR_TESTS.split(' ')))),
+    ("arrows", || report(arrows::problems(&workspace::metadata()?))),
     ("features", || report(features::problems()?)),
     ("deny", licenses_sources_and_bans),
     ("third-party", || report(third_party::problems()?)),
-    ("manifests", || report(manifest::problems(&text_files()?))),
+    ("manifests", || report(manifest::problems(&text_files()?)?)),
+    ("published", || report(publish::problems(&workspace::metadata()?))),
+    ("package", publish::package),
+    ("alone", || publish::build_alone(&workspace::metadata()?)),
     ("example-length", || report(tidy::long_examples(&text_files()?))),
     ("file-length", || report(tidy::long_files(&text_files()?))),
+    ("crate-length", || report(tidy::long_crates(&text_files()?))),
+    ("type-names", || report(names::repeated_types(&text_files()?))),
     ("crate-docs", || report(tidy::crate_docs(&text_files()?))),
     ("unsafe", || report(tidy::stray_unsafe(&text_files()?))),
     ("ignored-tests", || report(tidy::ignored_tests(&text_files()?))),
@@ -37,11 +43,14 @@ const STEPS: [Step; 16] = [
     ("links", || report(tidy::dead_links(&text_files()?, &workspace::paths()?))),
 ];
 
+/// The tests of the built-in data set's generator, which is no default member, so that `cargo xtask test` leaves it out.
+const GENERATOR_TESTS: &str = "test --quiet --profile tests --locked --package debian-packages";
+
 /// Runs the steps, also after one has failed, and names those that failed at the end.
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
     let mut failed = Vec::new();
-    for (name, body) in STEPS {
+    for &(name, body) in STEPS {
         if !args.steps.is_empty() && !args.steps.iter().any(|step| step == name) {
             continue;
         }
@@ -89,7 +98,7 @@ fn docs() -> Result<()> {
 /// Of all features, on the targets of the programs.
 fn licenses_sources_and_bans() -> Result<()> {
     let rules = deny::Rules::load()?;
-    report(deny::problems(&Metadata::load_all_features(&rules.graph.targets)?, &rules))
+    report(deny::problems(&workspace::metadata_of_all_features(&rules.graph.targets)?, &rules))
 }
 
 fn text_files() -> Result<Vec<SourceFile>> {

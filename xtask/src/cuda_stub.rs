@@ -8,13 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::wheel::{self, Wheel};
-use crate::workspace::{self, Metadata, SourceFile};
+use crate::workspace::{self, SourceFile};
 
 /// `libdevice`: the exponentials and logarithms that CubeCL links into kernels, otherwise a part of the CUDA toolkit.
 const NVVM: Wheel = Wheel {
@@ -158,11 +158,11 @@ impl Stub {
 
 /// The functions of the driver that Rust's bindings may load.
 fn bindings() -> Result<String> {
-    let metadata = Metadata::load()?;
+    let metadata = workspace::metadata()?;
     let cudarc = metadata.packages.iter().find(|package| package.name == "cudarc");
     let manifest = &cudarc.context("cudarc is not among the packages")?.manifest_path;
-    let path = Path::new(manifest).with_file_name("src/driver/sys/mod.rs");
-    fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))
+    let path = manifest.with_file_name("src/driver/sys/mod.rs");
+    fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))
 }
 
 /// How the bindings define a function.

@@ -4,11 +4,13 @@
 //! the keys below and refuses others, so that the file holds no rule that only one of the two checks.
 
 use anyhow::{Context, Result};
+use cargo_metadata::semver::VersionReq;
+use cargo_metadata::{Dependency, Metadata, Package};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::license;
-use crate::workspace::{self, Metadata, Package};
+use crate::workspace;
 
 /// The rules' file.
 pub(crate) const PATH: &str = "deny.toml";
@@ -73,7 +75,7 @@ struct Bans {
     _multiple_versions: Allow,
     #[serde(rename = "wildcards")]
     _wildcards: Deny,
-    /// Dependencies inside the workspace have a path and no version.
+    /// The fixtures of tests have a path and no version.
     #[serde(rename = "allow-wildcard-paths")]
     _allow_wildcard_paths: True,
     deny: Vec<Ban>,
@@ -153,7 +155,7 @@ impl Licenses {
                 "{name} {version} states no licence: read its files, and add it to [[licenses.clarify]]"
             ));
         };
-        let exception = self.exceptions.iter().filter(|exception| exception.name == *name);
+        let exception = self.exceptions.iter().filter(|exception| *name == exception.name);
         let allowed: Vec<&String> =
             self.allow.iter().chain(exception.flat_map(|exception| &exception.allow)).collect();
         match license::is_met(expression, |license| allowed.iter().any(|allowed| *allowed == license)) {
@@ -169,11 +171,11 @@ impl Licenses {
 impl Bans {
     fn problems(&self, package: &Package) -> Vec<String> {
         let Package { name, version, .. } = package;
-        let banned = self.deny.iter().filter(|ban| ban.name == *name);
+        let banned = self.deny.iter().filter(|ban| *name == ban.name);
         let mut problems: Vec<String> =
             banned.map(|ban| format!("{name} {version} is banned: {}", ban.reason)).collect();
         let is_wild =
-            |dependency: &&workspace::Dependency| dependency.req == "*" && dependency.path.is_none();
+            |dependency: &&Dependency| dependency.req == VersionReq::STAR && dependency.path.is_none();
         for dependency in package.dependencies.iter().filter(is_wild) {
             problems.push(format!("{name} {version} takes any version of {}: state one", dependency.name));
         }
@@ -187,7 +189,7 @@ impl Sources {
         let Some(source) = source else {
             return (!is_member).then(|| format!("{name} {version} is in a folder outside of the workspace"));
         };
-        let (kind, address) = source.split_once('+').unwrap_or(("", source));
+        let (kind, address) = source.repr.split_once('+').unwrap_or(("", &source.repr));
         let address = address.split(['?', '#']).next().unwrap_or(address);
         let allowed = match kind {
             "registry" | "sparse" => &self.allow_registry,
@@ -215,6 +217,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::workspace::tests::{dependency, metadata_of, package};
 
     const RULES: &str = r#"
         [graph]
@@ -239,28 +242,26 @@ mod tests {
         allow-git = []
     "#;
 
-    /// What is wrong with a package of the registry that has these entries besides, or in the place of others.
+    /// What is wrong with a package of the registry that has these entries besides, or in place of others.
     fn check(name: &str, entries: Value) -> Vec<String> {
-        let mut package = json!({
-            "id": name, "name": name, "version": "1.2.3", "manifest_path": "", "dependencies": [],
-            "license": "MIT OR GPL-3.0-only", "source": "registry+https://example.org/index",
+        let mut entries = entries;
+        let defaults = json!({
+            "version": "1.2.3", "license": "MIT OR GPL-3.0-only", "source": "registry+https://example.org/index",
         });
-        for (key, value) in entries.as_object().unwrap() {
-            package[key] = value.clone();
+        for (key, value) in defaults.as_object().unwrap() {
+            entries.as_object_mut().unwrap().entry(key).or_insert(value.clone());
         }
-        let own = json!({
-            "id": "ours", "name": "ours", "version": "0.1.0", "manifest_path": "", "license": "MIT",
-            "dependencies": [{ "name": "ours-too", "kind": null, "req": "*", "path": "ours-too" }],
-        });
-        let metadata =
-            json!({ "packages": [own, package], "workspace_members": ["ours"], "resolve": { "nodes": [] } });
-        problems(&serde_json::from_value(metadata).unwrap(), &Rules::parse(RULES).unwrap())
+        let within = dependency("ours-too", json!({ "path": "ours-too" }));
+        let own = package("ours", json!({ "license": "MIT", "dependencies": [within] }));
+        let metadata = metadata_of(vec![own, package(name, entries)], &["ours"], Vec::new());
+        problems(&metadata, &Rules::parse(RULES).unwrap())
     }
 
     #[test]
     fn the_packages_of_the_workspace_keep_the_rules() {
         let rules = Rules::load().unwrap();
-        assert_eq!(problems(&Metadata::load_all_features(&rules.graph.targets).unwrap(), &rules), [""; 0]);
+        let metadata = workspace::metadata_of_all_features(&rules.graph.targets).unwrap();
+        assert_eq!(problems(&metadata, &rules), [""; 0]);
     }
 
     #[test]
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn rejects_banned_crates_and_wildcard_versions() {
         assert_eq!(check("openssl-sys", json!({})), ["openssl-sys 1.2.3 is banned: rustls is there"]);
-        let any = json!({ "dependencies": [{ "name": "b", "kind": null, "req": "*" }] });
+        let any = json!({ "dependencies": [dependency("b", json!({}))] });
         assert_eq!(check("a", any), ["a 1.2.3 takes any version of b: state one"]);
     }
 

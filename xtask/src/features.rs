@@ -14,8 +14,8 @@ pub(crate) fn problems() -> Result<Vec<String>> {
 
 /// `name v1.2.3 [feature,feature]`, one for each way in which a package of the whole workspace is built.
 fn packages(edges: &str) -> Result<BTreeSet<String>> {
-    let args =
-        ["tree", "--locked", "--workspace", "--prefix", "none", "--format", "{p} [{f}]", "--edges", edges];
+    // `cargo metadata` has no features by kind of dependency.
+    let args = ["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]", "--edges", edges];
     let list = workspace::stdout_of(workspace::cargo()?.args(args))?;
     // A package that was listed before is marked with a star.
     Ok(list.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())

@@ -1,13 +1,13 @@
-//! The task runner: what a person or a machine runs twice is a subcommand here.
+//! The task runner of kiln's contributors.
 //!
 //! ```text
-//! cargo xtask test     the tests, and at the end what was skipped; --all: also those of devices, MPI and Slurm
-//! cargo xtask check    formatting, lints, docs, and the workspace's own rules
-//! cargo xtask bench    one bench per stage, with rates; saves runs and compares with them
-//! cargo xtask data     makes, converts, verifies and parts data sets
-//! cargo xtask cuda-stub  runs a program on a stub of the CUDA driver
+//! cargo xtask test         runs the tests and lists what was skipped; --all: also those of devices, MPI and Slurm
+//! cargo xtask check        checks formatting, lints, docs, and the workspace's own rules
+//! cargo xtask bench        runs one bench per stage, with rates; saves runs and compares with them and with DGL
+//! cargo xtask llvm         provides the LLVM that builds for CubeCL's CPU and CUDA devices link
+//! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
 //! cargo xtask third-party  writes THIRD-PARTY.md, the packages that the programs contain
-//! cargo xtask llvm     provides the LLVM that builds for CubeCL's CPU and CUDA devices link
+//! cargo xtask data         converts and verifies data sets and cuts them into partitions
 //! ```
 
 mod arrows;
@@ -16,10 +16,13 @@ mod check;
 mod cuda_stub;
 mod data;
 mod deny;
+mod exceptions;
 mod features;
 mod license;
 mod llvm;
 mod manifest;
+mod names;
+mod publish;
 mod test;
 mod third_party;
 mod tidy;
@@ -51,7 +54,7 @@ enum Task {
     Check(check::Args),
     /// Runs the benches, one per stage, and prints times and rates.
     Bench(bench::Args),
-    /// Makes, converts, verifies and parts data sets.
+    /// Converts and verifies data sets and cuts them into partitions.
     Data(data::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
     CudaStub(cuda_stub::Args),

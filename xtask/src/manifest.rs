@@ -1,134 +1,164 @@
-//! Rules of the manifests, read as text: each dependency is named once, in the workspace's manifest,
-//! with a word on why, and every crate takes it from there. A package that is a workspace of its own, as the
-//! fuzz targets are, says why itself.
+//! Rules of the manifests: each dependency is named once, in the workspace's manifest, with a comment that gives the
+//! reason, and every crate takes it from there. A package that is a workspace of its own, as the fuzz targets are, gives
+//! the reasons itself.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use toml::{Spanned, Table};
 
 use crate::workspace::SourceFile;
 
+/// The dependencies of a section, by name and by the place of the name in the text.
+type Dependencies = BTreeMap<Spanned<String>, Dependency>;
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Dependency {
+    Version(String),
+    Table {
+        version: Option<String>,
+        path: Option<String>,
+        #[serde(default)]
+        workspace: bool,
+    },
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Sections {
+    dependencies: Dependencies,
+    dev_dependencies: Dependencies,
+    build_dependencies: Dependencies,
+    target: BTreeMap<String, Sections>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Tables {
+    package: Table,
+    lints: Table,
+    workspace: Option<Workspace>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Workspace {
+    dependencies: Dependencies,
+}
+
+struct Manifest<'a> {
+    file: &'a SourceFile,
+    sections: Sections,
+    tables: Tables,
+}
+
 /// Everything that is wrong with the workspace's manifest or a crate's, one sentence each.
-pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
+///
+/// # Errors
+/// For a manifest that is no TOML.
+pub(crate) fn problems(files: &[SourceFile]) -> Result<Vec<String>> {
+    let is_manifest = |path: &str| path == "Cargo.toml" || path.ends_with("/Cargo.toml");
+    let manifests: Vec<Manifest<'_>> =
+        files.iter().filter(|file| is_manifest(&file.path)).map(Manifest::read).collect::<Result<_>>()?;
+    let (workspaces, members): (Vec<_>, Vec<_>) =
+        manifests.into_iter().partition(|manifest| manifest.tables.workspace.is_some());
     let mut problems = Vec::new();
-    let is_own = |file: &&SourceFile| file.text.lines().any(|line| line.trim() == "[workspace]");
-    let below = || files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
-    let members: Vec<&SourceFile> = below().filter(|file| !is_own(file)).collect();
-    for file in below().filter(is_own) {
-        let all = entries(&file.text);
-        let dependencies = all.iter().filter(|entry| entry.section.ends_with("dependencies"));
-        problems.extend(dependencies.flat_map(|entry| dependency_problems(&file.path, entry)));
-    }
-    for file in files.iter().filter(|file| file.path == "Cargo.toml") {
-        problems.extend(workspace_problems(file, &members));
-    }
-    for file in members {
-        problems.extend(member_problems(file));
-    }
-    problems
-}
-
-/// A dependency line and where it stands.
-struct Entry<'a> {
-    section: &'a str,
-    name: &'a str,
-    value: &'a str,
-    /// Counted from one.
-    line_no: usize,
-    /// Whether the line above is a comment.
-    has_comment: bool,
-}
-
-/// The `name = value` lines of a manifest; a value that goes on over several lines counts as its first.
-fn entries(text: &str) -> Vec<Entry<'_>> {
-    let mut found = Vec::new();
-    let (mut section, mut has_comment, mut depth) = ("", false, 0);
-    for (line_idx, line) in text.lines().enumerate() {
-        let line = line.trim();
-        let is_comment = line.starts_with('#');
-        if depth == 0 && line.starts_with('[') {
-            section = line.trim_matches(['[', ']']);
-        } else if !is_comment {
-            if let (0, Some((name, value))) = (depth, line.split_once('=')) {
-                let (name, value) = (name.trim(), value.trim());
-                found.push(Entry { section, name, value, line_no: line_idx + 1, has_comment });
+    for workspace in &workspaces {
+        let shared = workspace.tables.workspace.iter().flat_map(|workspace| &workspace.dependencies);
+        for (name, dependency) in in_order(shared.chain(workspace.sections.all())) {
+            problems.extend(workspace.reasons_and_versions(name, dependency));
+            let is_used = |member: &Manifest<'_>| member.sections.all().iter().any(|(used, _)| *used == name);
+            if workspace.file.path == "Cargo.toml" && !members.iter().any(is_used) {
+                problems.push(format!("{}: no crate uses {name}", workspace.place(name)));
             }
-            let balance =
-                |open, close| line.matches(open).count() as i64 - line.matches(close).count() as i64;
-            depth += balance('[', ']') + balance('{', '}');
-        }
-        has_comment = is_comment;
-    }
-    found
-}
-
-fn workspace_problems(manifest: &SourceFile, members: &[&SourceFile]) -> Vec<String> {
-    let mut problems = Vec::new();
-    let all = entries(&manifest.text);
-    for entry in all.iter().filter(|entry| entry.section == "workspace.dependencies") {
-        let Entry { name, line_no, .. } = entry;
-        problems.extend(dependency_problems("Cargo.toml", entry));
-        let uses =
-            |member: &&&SourceFile| entries(&member.text).iter().any(|used| dependency_name(used) == *name);
-        if members.iter().find(uses).is_none() {
-            problems.push(format!("Cargo.toml:{line_no}: no crate uses {name}"));
         }
     }
-    problems
+    problems.extend(members.iter().flat_map(Manifest::member_problems));
+    Ok(problems)
 }
 
-/// A dependency of somebody else's needs a version and a reason.
-fn dependency_problems(path: &str, entry: &Entry<'_>) -> Vec<String> {
-    let Entry { name, value, line_no, .. } = entry;
-    let mut problems = Vec::new();
-    if value.contains("path =") || value.contains("path=") {
-        return problems;
+impl Sections {
+    /// The dependencies of all kinds and targets.
+    fn all(&self) -> Vec<(&Spanned<String>, &Dependency)> {
+        let own = self.dependencies.iter().chain(&self.dev_dependencies).chain(&self.build_dependencies);
+        own.chain(self.target.values().flat_map(Self::all)).collect()
     }
-    if !entry.has_comment {
-        problems.push(format!("{path}:{line_no}: no comment says why {name} is there"));
+}
+
+/// Sorts by the place in the text.
+fn in_order<'a>(
+    dependencies: impl Iterator<Item = (&'a Spanned<String>, &'a Dependency)>,
+) -> Vec<(&'a Spanned<String>, &'a Dependency)> {
+    let mut sorted: Vec<_> = dependencies.collect();
+    sorted.sort_by_key(|(name, _)| name.span().start);
+    sorted
+}
+
+impl<'a> Manifest<'a> {
+    fn read(file: &'a SourceFile) -> Result<Self> {
+        let bad = || format!("{} cannot be read as a manifest", file.path);
+        let sections = toml::from_str(&file.text).with_context(bad)?;
+        let tables = toml::from_str(&file.text).with_context(bad)?;
+        Ok(Self { file, sections, tables })
     }
-    if !version_of(value).is_some_and(|version| version.contains('.')) {
-        problems.push(format!("{path}:{line_no}: {name} has no version with a minor number"));
+
+    /// `path:line` of a name.
+    fn place(&self, name: &Spanned<String>) -> String {
+        let line_idx = self.file.text[..name.span().start].matches('\n').count();
+        format!("{}:{}", self.file.path, line_idx + 1)
     }
-    problems
-}
 
-/// The version of `"1.2"` or `{ version = "1.2", … }`.
-fn version_of(value: &str) -> Option<&str> {
-    let version = match value.split_once("version") {
-        Some((_, rest)) => rest.trim_start().strip_prefix('=')?.trim_start(),
-        None => value,
-    };
-    version.strip_prefix('"')?.split('"').next()
-}
-
-/// `rayon` for `rayon.workspace = true` as for `rayon = { workspace = true }`.
-fn dependency_name<'a>(entry: &Entry<'a>) -> &'a str {
-    entry.name.strip_suffix(".workspace").unwrap_or(entry.name)
-}
-
-fn member_problems(manifest: &SourceFile) -> Vec<String> {
-    let mut problems = Vec::new();
-    let path = &manifest.path;
-    let all = entries(&manifest.text);
-    for entry in &all {
-        let Entry { section, name, value, line_no, .. } = entry;
-        let inherits = name.ends_with(".workspace") && *value == "true" || value.contains("workspace = true");
-        if section.ends_with("dependencies") && !inherits {
-            problems.push(format!("{path}:{line_no}: {name} does not come from the workspace's manifest"));
+    /// A dependency on somebody else's package needs a version and a reason.
+    fn reasons_and_versions(&self, name: &Spanned<String>, dependency: &Dependency) -> Vec<String> {
+        let version = match dependency {
+            Dependency::Table { path: Some(_), .. } => return Vec::new(),
+            Dependency::Table { version, .. } => version.as_deref().unwrap_or_default(),
+            Dependency::Version(version) => version,
+        };
+        let (mut problems, place) = (Vec::new(), self.place(name));
+        let above = self.file.text[..name.span().start].lines().next_back();
+        if !above.is_some_and(|line| line.trim_start().starts_with('#')) {
+            problems.push(format!("{place}: no comment says why {name} is there"));
         }
-        if section.contains("dependencies.") {
-            problems.push(format!("{path}:{line_no}: write a dependency as one line, not as a section"));
+        if !version.contains('.') {
+            problems.push(format!("{place}: {name} has no version with a minor number"));
         }
+        problems
     }
-    let has = |section: &str, name: &str| {
-        all.iter().any(|entry| entry.section == section && entry.name == name && entry.value == "true")
-    };
-    if !has("lints", "workspace") {
-        problems.push(format!("{path}: [lints] does not say `workspace = true`"));
-    }
-    for name in ["version", "edition", "rust-version", "license", "publish"] {
-        if !has("package", &format!("{name}.workspace")) {
-            problems.push(format!("{path}: [package] does not say `{name}.workspace = true`"));
+
+    fn member_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (name, dependency) in in_order(self.sections.all().into_iter()) {
+            if !matches!(dependency, Dependency::Table { workspace: true, .. }) {
+                let place = self.place(name);
+                problems.push(format!("{place}: {name} does not come from the workspace's manifest"));
+            }
         }
+        let (path, package) = (&self.file.path, &self.tables.package);
+        if self.tables.lints.get("workspace").and_then(toml::Value::as_bool) != Some(true) {
+            problems.push(format!("{path}: [lints] does not say `workspace = true`"));
+        }
+        for name in ["version", "edition", "rust-version", "license"] {
+            if !inherits(package, name) {
+                problems.push(format!("{path}: [package] does not say `{name}.workspace = true`"));
+            }
+        }
+        let publish = package.get("publish").and_then(toml::Value::as_bool);
+        if publish != Some(false) && !inherits(package, "publish") {
+            problems.push(format!(
+                "{path}: [package] says neither `publish.workspace = true` nor `publish = false`"
+            ));
+        }
+        problems
     }
-    problems
+}
+
+/// Whether a package takes a field from the workspace's manifest.
+fn inherits(package: &Table, name: &str) -> bool {
+    let value = package.get(name).and_then(|value| value.get("workspace"));
+    value.and_then(toml::Value::as_bool) == Some(true)
 }
 
 #[cfg(test)]
@@ -142,7 +172,8 @@ mod tests {
 
     fn check(root: &str, member: &str) -> Vec<String> {
         let file = |path: &str, text: &str| SourceFile { path: path.into(), text: text.into() };
-        problems(&[file("Cargo.toml", root), file("crates/a/Cargo.toml", member)])
+        let root = format!("{root}\n[workspace]\n");
+        problems(&[file("Cargo.toml", &root), file("crates/a/Cargo.toml", member)]).unwrap()
     }
 
     #[test]
@@ -152,6 +183,7 @@ mod tests {
             [profile.release]\ndebug = 0\n";
         let member = MEMBER.replace("[lints]", "[dev-dependencies]\na.workspace = true\n[lints]");
         assert_eq!(check(root, &member), [""; 0]);
+        assert_eq!(check(root, &member.replace("publish.workspace = true", "publish = false")), [""; 0]);
     }
 
     #[test]
@@ -172,8 +204,12 @@ mod tests {
     fn a_dependency_beside_the_workspace_manifest_is_found() {
         let expected = "crates/a/Cargo.toml:9: rayon does not come from the workspace's manifest";
         assert_eq!(check("", &MEMBER.replace("rayon.workspace = true", "rayon = \"1.11\"")), [expected]);
-        let section = MEMBER.replace("[dependencies]", "[dependencies.rayon]");
-        assert!(check("", &section).iter().any(|problem| problem.contains("not as a section")));
+        let on_linux = "[target.'cfg(target_os = \"linux\")'.dependencies]\nlibc = \"0.2\"\n[lints]";
+        let expected = "crates/a/Cargo.toml:12: libc does not come from the workspace's manifest";
+        assert_eq!(check("", &MEMBER.replace("[lints]", on_linux)), [expected]);
+        let section = "[dependencies.libc]\nversion = \"0.2\"\n[lints]";
+        let expected = "crates/a/Cargo.toml:11: libc does not come from the workspace's manifest";
+        assert_eq!(check("", &MEMBER.replace("[lints]", section)), [expected]);
     }
 
     #[test]
@@ -199,5 +235,14 @@ mod tests {
                 "crates/a/Cargo.toml: [package] does not say `edition.workspace = true`",
             ]
         );
+        let expected =
+            "crates/a/Cargo.toml: [package] says neither `publish.workspace = true` nor `publish = false`";
+        assert_eq!(check("", &MEMBER.replace("publish.workspace = true", "publish = true")), [expected]);
+    }
+
+    #[test]
+    fn the_manifests_of_the_workspace_keep_the_rules() {
+        let files = crate::workspace::text_files(&crate::workspace::paths().unwrap()).unwrap();
+        assert_eq!(problems(&files).unwrap(), [""; 0]);
     }
 }

@@ -21,8 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use self::binaries::{Binary, Run};
 use self::tally::{Kind, Skip, Tally};
 use crate::cuda_stub::{Stub, own_kernels};
-use crate::llvm;
-use crate::workspace::{self, Metadata};
+use crate::{llvm, workspace};
 
 /// Devices of the stub driver: several, so that ranks get one each, and sums have an order.
 const N_STUB_DEVICES: usize = 3;
@@ -148,7 +147,7 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     if !args.rest {
         return Ok(vec!["--workspace".to_owned()]);
     }
-    let (default, featured) = (Metadata::load()?, Metadata::load_with_features(features)?);
+    let (default, featured) = (workspace::metadata()?, workspace::metadata_of_features(features)?);
     let packages = binaries::with_other_features(&default, &featured);
     Ok(packages.into_iter().flat_map(|package| ["--package".to_owned(), package]).collect())
 }

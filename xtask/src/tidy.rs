@@ -2,10 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::exceptions::beyond;
 use crate::workspace::SourceFile;
 
 const EXAMPLE_MAX_LINES: usize = 120;
 const FILE_MAX_LINES: usize = 400;
+const CRATE_MAX_LINES: usize = 6_000;
+
+/// Crates that are longer. The kernels may stay so; the rest of the list may only shrink.
+const LONG_CRATES: &[&str] = &["data", "kernels"];
 
 /// Crates that may have unsafe code: an allocator and prefetches, mapped files, tensor memory, and handles of MPI and NCCL.
 const UNSAFE_CRATES: &[&str] =
@@ -38,6 +43,24 @@ pub(crate) fn long_files(files: &[SourceFile]) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Crates of too many lines of source.
+pub(crate) fn long_crates(files: &[SourceFile]) -> Vec<String> {
+    beyond(crates_above(files, CRATE_MAX_LINES), LONG_CRATES, "LONG_CRATES in xtask/src/tidy.rs")
+}
+
+fn crates_above(files: &[SourceFile], most: usize) -> BTreeMap<String, String> {
+    let mut n_lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let parts: Vec<&str> = file.path.split('/').collect();
+        if let ["crates", name, "src", ..] = parts[..] {
+            *n_lines.entry(name).or_default() += file.text.lines().count();
+        }
+    }
+    n_lines.retain(|_, n_lines| most < *n_lines);
+    let say = |name, n| format!("crates/{name}/src has {n} lines, at most {most} allowed");
+    n_lines.into_iter().map(|(name, n)| (name.to_owned(), say(name, n))).collect()
 }
 
 /// Crate roots without docs, and library crates without an example that runs in them.
@@ -187,6 +210,38 @@ mod tests {
         let reason = "//! A table.\n//!\n//! Longer than 400 lines because it is a table.\n";
         assert_eq!(long_files(&[file("a.rs", reason.to_owned() + &lines(400))]), [""; 0]);
         assert_eq!(long_files(&[file("a.rs", lines(400) + reason)]).len(), 1);
+    }
+
+    #[test]
+    fn the_lines_of_a_crates_source_add_up() {
+        let files = [
+            file(
+                "crates/a/src/lib.rs",
+                "//! A.
+",
+            ),
+            file(
+                "crates/a/src/b/c.rs",
+                "
+
+",
+            ),
+            file(
+                "crates/a/tests/t.rs",
+                "
+
+
+",
+            ),
+            file(
+                "crates/d/src/lib.rs",
+                "
+
+",
+            ),
+        ];
+        let expected = "crates/a/src has 3 lines, at most 2 allowed";
+        assert_eq!(crates_above(&files, 2), [("a".to_owned(), expected.to_owned())].into());
     }
 
     #[test]

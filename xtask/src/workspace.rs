@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use cargo_metadata::{Metadata, MetadataCommand};
 
 /// A committed (or about to be committed) text file.
 #[derive(Debug, Clone)]
@@ -21,90 +21,25 @@ impl SourceFile {
     }
 }
 
-/// What `cargo metadata` says, as far as the checks read it.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Metadata {
-    pub(crate) packages: Vec<Package>,
-    pub(crate) workspace_members: Vec<String>,
-    pub(crate) resolve: Resolve,
+/// The packages of the default features, for this machine's platform only, so that nothing is downloaded for others.
+pub(crate) fn metadata() -> Result<Metadata> {
+    metadata_with(&["--filter-platform", &host()?])
 }
 
-/// A package and what its manifest asks for.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Package {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) version: String,
-    pub(crate) manifest_path: String,
-    /// The expression of SPDX, if the manifest states one.
-    pub(crate) license: Option<String>,
-    /// The kind and the address, joined by a plus; `None` for a folder.
-    pub(crate) source: Option<String>,
-    pub(crate) dependencies: Vec<Dependency>,
+/// The packages of all features on these targets.
+pub(crate) fn metadata_of_all_features(targets: &[String]) -> Result<Metadata> {
+    let targets = targets.iter().flat_map(|target| ["--filter-platform", target]);
+    metadata_with(&["--all-features"].into_iter().chain(targets).collect::<Vec<_>>())
 }
 
-/// A line of a manifest; `kind` is `None` for a normal dependency, else `dev` or `build`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Dependency {
-    pub(crate) name: String,
-    pub(crate) kind: Option<String>,
-    /// The versions that will do.
-    #[serde(default)]
-    pub(crate) req: String,
-    /// The folder of a dependency that has one.
-    pub(crate) path: Option<String>,
+/// As [`metadata`], with these features, separated by commas.
+pub(crate) fn metadata_of_features(features: &str) -> Result<Metadata> {
+    metadata_with(&["--filter-platform", &host()?, "--features", features])
 }
 
-/// The resolved graph of packages, with all features that the workspace turns on.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Resolve {
-    pub(crate) nodes: Vec<Node>,
-}
-
-/// A resolved package and what it is built with.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Node {
-    pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) features: Vec<String>,
-    pub(crate) deps: Vec<NodeDep>,
-}
-
-/// An edge of the resolved graph.
-#[derive(Debug, Deserialize)]
-pub(crate) struct NodeDep {
-    pub(crate) pkg: String,
-    pub(crate) dep_kinds: Vec<DepKind>,
-}
-
-/// Why an edge is there; as in [`Dependency`].
-#[derive(Debug, Deserialize)]
-pub(crate) struct DepKind {
-    pub(crate) kind: Option<String>,
-}
-
-impl Metadata {
-    /// Asks cargo, for this machine's platform only, so that nothing is fetched for others.
-    pub(crate) fn load() -> Result<Self> {
-        Self::load_with(&["--filter-platform", &host()?])
-    }
-
-    /// As [`Metadata::load`], with these features, separated by commas.
-    pub(crate) fn load_with_features(features: &str) -> Result<Self> {
-        Self::load_with(&["--filter-platform", &host()?, "--features", features])
-    }
-
-    /// Asks cargo for the packages of every feature on these targets.
-    pub(crate) fn load_all_features(targets: &[String]) -> Result<Self> {
-        let targets = targets.iter().flat_map(|target| ["--filter-platform", target]);
-        Self::load_with(&["--all-features"].into_iter().chain(targets).collect::<Vec<_>>())
-    }
-
-    fn load_with(args: &[&str]) -> Result<Self> {
-        let json = stdout_of(cargo()?.args(["metadata", "--format-version", "1", "--locked"]).args(args))?;
-        serde_json::from_str(&json).context("`cargo metadata` printed something unexpected")
-    }
+fn metadata_with(args: &[&str]) -> Result<Metadata> {
+    let json = stdout_of(cargo()?.args(["metadata", "--format-version", "1", "--locked"]).args(args))?;
+    MetadataCommand::parse(json).context("`cargo metadata` printed something unexpected")
 }
 
 /// This machine's target triple.
@@ -122,17 +57,21 @@ pub(crate) fn root() -> Result<PathBuf> {
     Ok(parent.to_owned())
 }
 
-/// The cargo that started this program, to be run in the workspace's folder.
+/// The cargo that started this program, to be run in the workspace's folder, where it selects the default members.
 pub(crate) fn cargo() -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").as_deref().unwrap_or(OsStr::new("cargo")));
-    command.current_dir(root()?);
-    // What `cargo run` says of this program's own package: a build script of another package that looks at such a name is
-    // run again, and all above it built again, where it is set in one command and not in the next.
+    without_own_package(command.current_dir(root()?));
+    Ok(command)
+}
+
+/// Clears what `cargo run` sets of this program's own package: a build script of another package that reads such a
+/// variable runs again, and everything above it is built again, where it is set in one command and not in the next.
+pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
     let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(own)) {
         command.env_remove(name);
     }
-    Ok(command)
+    command
 }
 
 /// Runs a command with this program's own output and fails when it fails.
@@ -185,4 +124,50 @@ pub(crate) fn text_files(paths: &[String]) -> Result<Vec<SourceFile>> {
         }
     }
     Ok(files)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The JSON of a package without dependencies, with these entries besides, or in place of the defaults.
+    pub(crate) fn package(name: &str, entries: Value) -> Value {
+        let package = json!({
+            "id": name, "name": name, "version": "0.1.0", "manifest_path": format!("{name}/Cargo.toml"),
+            "dependencies": [], "targets": [], "features": {},
+        });
+        merged(package, entries)
+    }
+
+    /// The JSON of a dependency on any version of a package, with these entries besides.
+    pub(crate) fn dependency(name: &str, entries: Value) -> Value {
+        let dependency = json!({
+            "name": name, "kind": null, "req": "*", "optional": false, "uses_default_features": true, "features": [],
+        });
+        merged(dependency, entries)
+    }
+
+    /// The JSON of a package's place in the resolved graph, above other packages by a kind of dependency.
+    pub(crate) fn node(name: &str, below: &[(&str, Option<&str>)]) -> Value {
+        let dep = |&(name, kind): &(&str, Option<&str>)| json!({ "name": name, "pkg": name, "dep_kinds": [{ "kind": kind, "target": null }] });
+        json!({ "id": name, "dependencies": [], "deps": below.iter().map(dep).collect::<Vec<_>>() })
+    }
+
+    /// What cargo would print of these packages.
+    pub(crate) fn metadata_of(packages: Vec<Value>, members: &[&str], nodes: Vec<Value>) -> Metadata {
+        let metadata = json!({
+            "packages": packages, "workspace_members": members, "resolve": { "nodes": nodes, "root": null },
+            "workspace_root": "", "target_directory": "target", "version": 1,
+        });
+        serde_json::from_value(metadata).unwrap()
+    }
+
+    fn merged(mut value: Value, entries: Value) -> Value {
+        for (key, entry) in entries.as_object().unwrap() {
+            value[key] = entry.clone();
+        }
+        value
+    }
 }

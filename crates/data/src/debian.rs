@@ -65,7 +65,7 @@ pub fn debian_packages() -> Result<Dataset> {
     load(Files::Embedded(&EMBEDDED))
 }
 
-/// A set like [`debian_packages`] from a folder that `cargo xtask data debian-packages --out` wrote.
+/// A set like [`debian_packages`] from a folder that the generator in `xtask/debian-packages` wrote.
 ///
 /// Counts and ranges are checked, the manifest's hashes are not.
 ///

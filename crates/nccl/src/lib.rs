@@ -31,3 +31,8 @@ pub use comm::{Buffer, Comm, ID_BYTES, UniqueId, device_uuid};
 pub use cudarc::driver::{CudaContext, CudaStream};
 pub use error::Error;
 pub use library::check;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -99,3 +99,8 @@ const MAX_DSTS: usize = 1 << 14;
 
 /// Questions that a client may have under way in one connection.
 const MAX_QUESTIONS: u32 = 512;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

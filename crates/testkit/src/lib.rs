@@ -13,3 +13,8 @@ mod ports;
 pub use checks::{check_block, check_same_edges, chi_square_p_value};
 pub use graphs::{CooGraph, arb_coo, hub, ring, six_nodes};
 pub use ports::free_port;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -90,7 +90,7 @@ pub(super) fn run_stage(stage: &str, settings: &Settings, machine: &Machine) -> 
     }
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut command = workspace::cargo()?;
-    command.args(["bench", "--quiet", "--locked", "--workspace", "--bench", stage]);
+    command.args(["bench", "--quiet", "--locked", "--bench", stage]);
     if let Some(device) = &settings.device {
         command.args(["--features", crate::test::feature(device)]);
     }
@@ -167,7 +167,7 @@ fn measurement(name: String, work: Work, sample: &SampleFile, machine: &Machine)
 }
 
 /// The middle of ascending values; two middle ones are averaged.
-pub(super) fn median(ascending: &[f64]) -> f64 {
+fn median(ascending: &[f64]) -> f64 {
     (ascending[(ascending.len() - 1) / 2] + ascending[ascending.len() / 2]) / 2.0
 }
 

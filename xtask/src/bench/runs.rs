@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +50,7 @@ impl Run {
 
 impl Host {
     /// This machine.
-    pub(super) fn this() -> Self {
+    fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let cpu = model.map_or("unknown", |(_, model)| model).to_owned();
@@ -72,12 +72,16 @@ pub(super) fn n_cores() -> usize {
 
 /// Writes a run to `benches/runs`.
 pub(super) fn save(name: &str, run: &Run) -> Result<()> {
-    let path = path_of(name)?;
-    fs::create_dir_all(path.parent().context("a run's file has a folder")?)?;
-    fs::write(&path, serde_json::to_string_pretty(run)? + "\n")
-        .with_context(|| format!("{} cannot be written", path.display()))?;
+    write(&path_of(name)?, run)?;
     println!("saved as benches/runs/{name}.json");
     Ok(())
+}
+
+/// Writes a run to a file, whose folder is made if need be.
+pub(super) fn write(path: &Path, run: &Run) -> Result<()> {
+    fs::create_dir_all(path.parent().context("a run's file has a folder")?)?;
+    fs::write(path, serde_json::to_string_pretty(run)? + "\n")
+        .with_context(|| format!("{} cannot be written", path.display()))
 }
 
 /// Reads a run from `benches/runs`.
@@ -85,12 +89,18 @@ pub(super) fn load(name: &str) -> Result<Run> {
     read_json(&path_of(name)?)
 }
 
+/// The ceilings that a run was measured with.
+pub(super) fn ceilings(path: &Path) -> Result<Machine> {
+    let run: Run = read_json(path)?;
+    run.ceilings.with_context(|| format!("{} has no ceilings: measure them", path.display()))
+}
+
 fn path_of(name: &str) -> Result<PathBuf> {
     Ok(workspace::root()?.join("benches").join("runs").join(format!("{name}.json")))
 }
 
 /// The checked-out commit; `none` outside a repository or before its first commit.
-pub(super) fn commit() -> String {
+fn commit() -> String {
     let git = |args: &[&str]| {
         let root = workspace::root()?;
         workspace::stdout_of(Command::new("git").current_dir(root).args(args))
@@ -103,7 +113,7 @@ pub(super) fn commit() -> String {
 }
 
 /// Universal time, `2026-01-31`.
-pub(super) fn today() -> Result<String> {
+fn today() -> Result<String> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
     Ok(date_of(seconds / 86_400))
 }
@@ -141,6 +151,19 @@ pub(super) mod tests {
         {
             assert_eq!(date_of(days), date);
         }
+    }
+
+    #[test]
+    fn ceilings_of_a_run_are_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new").join("machine.json");
+        write(&path, &run_of(Vec::new())).unwrap();
+        assert!(
+            ceilings(&path).unwrap_err().to_string().ends_with("machine.json has no ceilings: measure them")
+        );
+        let machine = super::super::ceilings::tests::machine();
+        write(&path, &Run { ceilings: Some(machine.clone()), ..run_of(Vec::new()) }).unwrap();
+        assert_eq!(ceilings(&path).unwrap(), machine);
     }
 
     #[test]

@@ -1,19 +1,18 @@
 //! The test binaries that cargo has built, several of which run at once: most wait or compute on one thread for part of
 //! their time.
 
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use cargo_metadata::{Artifact, Message, Metadata, PackageId};
 
 use super::tally::Tally;
-use crate::workspace::Metadata;
 
 /// The most binaries that run at once. Their threads share the processor, and their tests' deadlines are real time.
 const MAX_AT_ONCE: usize = 4;
@@ -48,28 +47,6 @@ impl Binary {
     }
 }
 
-/// A line of cargo's JSON output, as far as it is read.
-#[derive(Debug, Deserialize)]
-struct Message {
-    reason: String,
-    #[serde(default)]
-    package_id: String,
-    manifest_path: Option<PathBuf>,
-    target: Option<Target>,
-    executable: Option<PathBuf>,
-    profile: Option<Profile>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Target {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Profile {
-    test: bool,
-}
-
 /// Builds by a `cargo test --no-run` command, with its progress shown, and returns the binaries. Those that were built
 /// last come first: they depend on the most crates and take longest.
 ///
@@ -80,8 +57,10 @@ pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
     let mut child = cargo.spawn().context("`cargo test` does not start")?;
     let output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
     let mut binaries = Vec::new();
-    for line in output.lines() {
-        binaries.extend(binary(&line?)?);
+    for message in Message::parse_stream(output) {
+        if let Message::CompilerArtifact(artifact) = message.context("cargo printed an unexpected message")? {
+            binaries.extend(binary(artifact));
+        }
     }
     if !child.wait()?.success() {
         bail!("the build failed");
@@ -90,21 +69,13 @@ pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
     Ok(binaries)
 }
 
-/// The test binary that a line of cargo's output announces.
-fn binary(line: &str) -> Result<Option<Binary>> {
-    if !line.starts_with('{') {
-        return Ok(None);
-    }
-    let message: Message = serde_json::from_str(line).context("cargo printed an unexpected message")?;
-    let Message { reason, package_id, manifest_path, target, executable, profile } = message;
-    let (Some(path), Some(target), Some(manifest)) = (executable, target, manifest_path) else {
-        return Ok(None);
-    };
-    if reason != "compiler-artifact" || !profile.is_some_and(|profile| profile.test) {
-        return Ok(None);
-    }
-    let folder = manifest.parent().unwrap_or(Path::new(".")).to_owned();
-    Ok(Some(Binary { package: package_name(&package_id).to_owned(), target: target.name, path, folder }))
+/// The test binary among what cargo has built.
+fn binary(
+    Artifact { package_id, manifest_path, target, profile, executable, .. }: Artifact,
+) -> Option<Binary> {
+    let path = executable.filter(|_| profile.test)?.into_std_path_buf();
+    let folder = manifest_path.parent()?.as_std_path().to_owned();
+    Some(Binary { package: package_name(&package_id.repr).to_owned(), target: target.name, path, folder })
 }
 
 /// The name in `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
@@ -161,22 +132,22 @@ fn run_one(Run { name, command }: &mut Run, out: &Mutex<impl Write>) -> Result<T
 }
 
 /// The packages that are built with other features with `featured` than by default, and those that depend on them.
-pub(super) fn with_other_features(default: &Metadata, featured: &Metadata) -> BTreeSet<String> {
-    let default_features =
-        |id: &str| default.resolve.nodes.iter().find(|node| node.id == id).map(|node| &node.features);
-    let is_member = |id: &String| featured.workspace_members.contains(id);
-    let members: Vec<_> = featured.resolve.nodes.iter().filter(|node| is_member(&node.id)).collect();
-    let mut changed: BTreeSet<&str> = BTreeSet::new();
+pub(super) fn with_other_features<'a>(default: &'a Metadata, featured: &'a Metadata) -> BTreeSet<String> {
+    let nodes = |metadata: &'a Metadata| metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
+    let default_features: BTreeMap<_, _> = nodes(default).map(|node| (&node.id, &node.features)).collect();
+    let is_member = |id| featured.workspace_members.contains(id);
+    let members: Vec<_> = nodes(featured).filter(|node| is_member(&node.id)).collect();
+    let mut changed: BTreeSet<&PackageId> = BTreeSet::new();
     loop {
         let n_before = changed.len();
         for node in &members {
-            let differs = default_features(&node.id) != Some(&node.features);
-            if differs || node.deps.iter().any(|dep| changed.contains(&*dep.pkg)) {
+            let differs = default_features.get(&node.id) != Some(&&node.features);
+            if differs || node.deps.iter().any(|dep| changed.contains(&dep.pkg)) {
                 changed.insert(&node.id);
             }
         }
         if changed.len() == n_before {
-            return changed.into_iter().map(|id| package_name(id).to_owned()).collect();
+            return changed.into_iter().map(|id| package_name(&id.repr).to_owned()).collect();
         }
     }
 }
@@ -187,21 +158,26 @@ mod tests {
 
     use super::*;
 
+    fn artifact(json: &str) -> Option<Binary> {
+        binary(serde_json::from_str(json).unwrap())
+    }
+
     #[test]
     fn reads_test_binaries_from_cargo_messages() {
-        let line = r#"{"reason":"compiler-artifact","package_id":"path+file:///a/crates/graph#kiln-graph@0.1.0","manifest_path":"/a/crates/graph/Cargo.toml","target":{"name":"suite"},"profile":{"test":true},"executable":"/a/target/suite-1"}"#;
+        let json = r#"{"package_id":"path+file:///a/crates/graph#kiln-graph@0.1.0","manifest_path":"/a/crates/graph/Cargo.toml",
+            "target":{"name":"suite","kind":["test"],"crate_types":["bin"],"src_path":"/a/crates/graph/tests/suite/main.rs"},
+            "profile":{"opt_level":"0","debug_assertions":false,"overflow_checks":false,"test":true},
+            "features":[],"filenames":[],"executable":"/a/target/suite-1","fresh":true}"#;
         let expected = Binary {
             package: "kiln-graph".into(),
             target: "suite".into(),
             path: "/a/target/suite-1".into(),
             folder: "/a/crates/graph".into(),
         };
-        assert_eq!(binary(line).unwrap(), Some(expected));
-        // Programs, libraries and other messages are no tests.
-        assert_eq!(binary(&line.replace("\"test\":true", "\"test\":false")).unwrap(), None);
-        assert_eq!(binary(&line.replace("\"/a/target/suite-1\"", "null")).unwrap(), None);
-        assert_eq!(binary(r#"{"reason":"build-finished","success":true}"#).unwrap(), None);
-        assert!(binary("{\"reason\":").is_err());
+        assert_eq!(artifact(json), Some(expected));
+        // Programs and libraries are no tests.
+        assert_eq!(artifact(&json.replace("\"test\":true", "\"test\":false")), None);
+        assert_eq!(artifact(&json.replace("\"/a/target/suite-1\"", "null")), None);
         assert_eq!(package_name("path+file:///a/xtask#0.1.0"), "xtask");
     }
 
@@ -232,14 +208,17 @@ mod tests {
 
     fn metadata(features_of_b: &str) -> Metadata {
         let node = |name: &str, features: &str, deps: &str| {
-            format!(r#"{{"id":"path+file:///w/{name}#0.1.0","features":[{features}],"deps":[{deps}]}}"#)
+            format!(
+                r#"{{"id":"path+file:///w/{name}#0.1.0","features":[{features}],"dependencies":[],"deps":[{deps}]}}"#
+            )
         };
-        let on = |name: &str| format!(r#"{{"pkg":"path+file:///w/{name}#0.1.0","dep_kinds":[]}}"#);
+        let on = |name: &str| format!(r#"{{"name":"{name}","pkg":"path+file:///w/{name}#0.1.0"}}"#);
         let nodes = [node("a", "", ""), node("b", features_of_b, &on("a")), node("c", "", &on("b"))];
         let members = ["a", "b", "c"].map(|name| format!("\"path+file:///w/{name}#0.1.0\""));
         let (members, nodes) = (members.join(","), nodes.join(","));
-        let json =
-            format!(r#"{{"packages":[],"workspace_members":[{members}],"resolve":{{"nodes":[{nodes}]}}}}"#);
+        let json = format!(
+            r#"{{"packages":[],"workspace_members":[{members}],"resolve":{{"nodes":[{nodes}]}},"workspace_root":"/w","target_directory":"/w/target","version":1}}"#
+        );
         serde_json::from_str(&json).unwrap()
     }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 
-use super::control::{self, Stanza};
-use super::version;
+use crate::control::{self, Stanza};
+use crate::version;
 
 /// The relation fields that are arcs; an arc's type is the position here.
-pub(super) const RELATIONS: [&str; 5] = ["Depends", "Pre-Depends", "Recommends", "Suggests", "Enhances"];
+pub(crate) const RELATIONS: [&str; 5] = ["Depends", "Pre-Depends", "Recommends", "Suggests", "Enhances"];
 
 /// Where the files of the component main are: those of a release, and those of its security updates,
 /// which take the place of the release's in what `apt-cache dumpavail` prints.
@@ -17,48 +17,48 @@ const POOLS: [&str; 2] = ["pool/main/", "pool/updates/main/"];
 
 /// The packages in order of their names (by bytes); a package's position is its node id.
 #[derive(Debug)]
-pub(super) struct Packages {
+pub(crate) struct Packages {
     /// The packages.
-    pub(super) list: Vec<Package>,
+    pub(crate) list: Vec<Package>,
     /// What was read and what was left out.
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 /// How many stanzas there were, and how many of them are no node, by reason.
 #[derive(Debug, Default, Clone, PartialEq, serde::Serialize)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Stanzas of the index.
-    pub(super) stanzas: usize,
+    pub(crate) stanzas: usize,
     /// Left out: neither `amd64` nor `all`.
-    pub(super) other_architecture: usize,
+    pub(crate) other_architecture: usize,
     /// Left out: the file is under none of the [`POOLS`], so it is of another component or repository.
-    pub(super) other_component: usize,
+    pub(crate) other_component: usize,
     /// Left out: the same package stands there in a higher version, or the same one further up.
-    pub(super) lower_version: usize,
+    pub(crate) lower_version: usize,
 }
 
 /// What one package's stanza says.
 #[derive(Debug)]
-pub(super) struct Package {
+pub(crate) struct Package {
     /// The package's name.
-    pub(super) name: String,
+    pub(crate) name: String,
     version: String,
     /// The source package that it is built from.
-    pub(super) source: String,
+    pub(crate) source: String,
     /// Its section, if it has one.
-    pub(super) section: Option<String>,
+    pub(crate) section: Option<String>,
     /// The first line of its description; empty if it has none.
-    pub(super) description: String,
+    pub(crate) description: String,
     /// The names in each of the [`RELATIONS`].
-    pub(super) relations: [Vec<String>; RELATIONS.len()],
+    pub(crate) relations: [Vec<String>; RELATIONS.len()],
     /// The names that it provides.
-    pub(super) provides: Vec<String>,
+    pub(crate) provides: Vec<String>,
 }
 
 impl Packages {
     /// Reads an index. `Package`, `Version` and `Architecture` must be there; a package without `Section`
     /// has no label, one without `Description` no words, one without `Source` is its own source.
-    pub(super) fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let stanzas = control::parse(text)?;
         let mut counts = Counts { stanzas: stanzas.len(), ..Counts::default() };
         let mut by_name = BTreeMap::<String, Package>::new();

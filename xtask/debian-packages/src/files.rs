@@ -12,25 +12,25 @@ use kiln_data::npy;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::Rules;
-use super::arcs::{Arcs, MAX_PROVIDERS};
-use super::features::Features;
-use super::labels::{Labels, PARTS};
-use super::packages::{Counts, Packages, RELATIONS};
+use crate::Rules;
+use crate::arcs::{Arcs, MAX_PROVIDERS};
+use crate::features::Features;
+use crate::labels::{Labels, PARTS};
+use crate::packages::{Counts, Packages, RELATIONS};
 
 /// Version of the layout; a reader refuses others.
 const FORMAT: u32 = 1;
 
 /// All arrays of `debian-packages`.
 #[derive(Debug)]
-pub(super) struct DataSet {
-    pub(super) origin: String,
-    pub(super) distribution: &'static str,
-    pub(super) rules: Rules,
-    pub(super) packages: Packages,
-    pub(super) arcs: Arcs,
-    pub(super) labels: Labels,
-    pub(super) features: Features,
+pub(crate) struct DataSet {
+    pub(crate) origin: String,
+    pub(crate) distribution: &'static str,
+    pub(crate) rules: Rules,
+    pub(crate) packages: Packages,
+    pub(crate) arcs: Arcs,
+    pub(crate) labels: Labels,
+    pub(crate) features: Features,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ struct Source<'a> {
 
 impl DataSet {
     /// Each file's name without `.gz`, and its bytes before compression.
-    pub(super) fn contents(&self) -> BTreeMap<&'static str, Vec<u8>> {
+    pub(crate) fn contents(&self) -> BTreeMap<&'static str, Vec<u8>> {
         let (n_nodes, n_words) = (self.packages.list.len(), self.features.idf.len());
         let names = self.packages.list.iter().fold(String::new(), |all, package| all + &package.name + "\n");
         let by_word = [n_words, self.features.n_columns];
@@ -79,7 +79,7 @@ impl DataSet {
     }
 
     /// Writes all files into a folder, which is made if need be.
-    pub(super) fn write(&self, out: &Path) -> Result<()> {
+    pub(crate) fn write(&self, out: &Path) -> Result<()> {
         fs::create_dir_all(out)?;
         let mut sha256 = BTreeMap::new();
         for (name, bytes) in self.contents() {
@@ -147,7 +147,7 @@ impl DataSet {
     }
 
     /// What was made, for people.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let counts = &self.packages.counts;
         let n_nodes = self.packages.list.len();
         let [train, val, test] = self.labels.part_counts();

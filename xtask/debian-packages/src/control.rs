@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 
 /// One stanza: its fields in the order of the file.
 #[derive(Debug, Default)]
-pub(super) struct Stanza {
+pub(crate) struct Stanza {
     /// Line of the file that the stanza starts on, from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     fields: Vec<Field>,
 }
 
@@ -19,13 +19,13 @@ struct Field {
 
 impl Stanza {
     /// The value of a field; names match whatever their case. `None` for a field that is absent or empty.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let field = self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
         Some(field.value.as_str()).filter(|value| !value.is_empty())
     }
 
     /// The value of a field that must be there.
-    pub(super) fn require(&self, name: &str) -> Result<&str> {
+    pub(crate) fn require(&self, name: &str) -> Result<&str> {
         match self.get(name) {
             Some(value) => Ok(value),
             None => bail!("the stanza at line {} has no field {name}", self.line),
@@ -38,7 +38,7 @@ impl Stanza {
 ///
 /// # Errors
 /// For a line that is neither a field nor a continuation, and for a field that stands twice in a stanza.
-pub(super) fn parse(text: &str) -> Result<Vec<Stanza>> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Stanza>> {
     let mut stanzas = Vec::new();
     let mut stanza = Stanza::default();
     for (line_idx, line) in text.lines().enumerate() {
@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Stanza>> {
 
 /// The package names of a relation field, alternatives one by one: `a (>= 1) | b:any, c [amd64]` is
 /// `a`, `b`, `c`. Versions, architecture qualifiers and restrictions are dropped.
-pub(super) fn relation_names(value: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn relation_names(value: &str) -> impl Iterator<Item = &str> {
     value.split([',', '|']).filter_map(|relation| {
         let end = |c: char| c.is_whitespace() || matches!(c, '(' | ':' | '[' | '<');
         relation.trim().split(end).next().filter(|name| !name.is_empty())

@@ -9,32 +9,32 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 
-use super::Rules;
-use super::packages::Packages;
-use super::svd::{self, SparseRows};
+use crate::Rules;
+use crate::packages::Packages;
+use crate::svd::{self, SparseRows};
 
 /// Words of the descriptions and their vectors.
 #[derive(Debug)]
-pub(super) struct Features {
+pub(crate) struct Features {
     /// Where each node's words start in `words`; one entry more than nodes.
-    pub(super) word_indptr: Vec<u32>,
+    pub(crate) word_indptr: Vec<u32>,
     /// The distinct words of each node, ascending. A word's id is its position in the order by bytes of
     /// all words that are kept; the words themselves are not.
-    pub(super) words: Vec<u16>,
+    pub(crate) words: Vec<u16>,
     /// Each word's weight `ln((1 + n_nodes) / (1 + n_nodes_with_word)) + 1`.
-    pub(super) idf: Vec<f32>,
+    pub(crate) idf: Vec<f32>,
     /// Each word's right singular vector, `n_columns` values a word, in units of its scale.
-    pub(super) word_vectors: Vec<i8>,
+    pub(crate) word_vectors: Vec<i8>,
     /// Each word's scale: its largest absolute value over 127.
-    pub(super) scales: Vec<f32>,
+    pub(crate) scales: Vec<f32>,
     /// Columns of `word_vectors`; at most as many as there are words.
-    pub(super) n_columns: usize,
+    pub(crate) n_columns: usize,
 }
 
 impl Features {
     /// Makes the vectors. Each row of the matrix is one node's idf weights over their Euclidean norm (a
     /// word counts once a line); a node without a word has a row of zeros.
-    pub(super) fn new(packages: &Packages, rules: Rules) -> Result<Self> {
+    pub(crate) fn new(packages: &Packages, rules: Rules) -> Result<Self> {
         let mut documents: Vec<BTreeSet<String>> =
             packages.list.iter().map(|package| words(&package.description)).collect();
         let mut n_documents = BTreeMap::<String, usize>::new();

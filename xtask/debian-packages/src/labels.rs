@@ -4,29 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use super::Rules;
-use super::packages::Packages;
+use crate::Rules;
+use crate::packages::Packages;
 
 /// The parts of the split, in the order of their numbers.
-pub(super) const PARTS: [&str; 3] = ["train", "val", "test"];
+pub(crate) const PARTS: [&str; 3] = ["train", "val", "test"];
 /// The part of a node without a label.
-pub(super) const NO_PART: u8 = 255;
+pub(crate) const NO_PART: u8 = 255;
 const UNLABELLED: i8 = -1;
 
 /// Labels and split, by node id.
 #[derive(Debug)]
-pub(super) struct Labels {
+pub(crate) struct Labels {
     /// The sections that are classes, ascending by name.
-    pub(super) class_names: Vec<String>,
+    pub(crate) class_names: Vec<String>,
     /// Each node's class, or -1.
-    pub(super) classes: Vec<i8>,
+    pub(crate) classes: Vec<i8>,
     /// Each node's position in [`PARTS`], or [`NO_PART`] where the node has no label.
-    pub(super) parts: Vec<u8>,
+    pub(crate) parts: Vec<u8>,
 }
 
 impl Labels {
     /// A section is a class when it has enough packages from enough sources.
-    pub(super) fn new(packages: &Packages, rules: Rules) -> Self {
+    pub(crate) fn new(packages: &Packages, rules: Rules) -> Self {
         let mut members = BTreeMap::<&str, Vec<&str>>::new();
         for package in &packages.list {
             if let Some(section) = &package.section {
@@ -52,12 +52,12 @@ impl Labels {
     }
 
     /// Number of nodes in each of the [`PARTS`].
-    pub(super) fn part_counts(&self) -> [usize; PARTS.len()] {
+    pub(crate) fn part_counts(&self) -> [usize; PARTS.len()] {
         [0, 1, 2].map(|part| self.parts.iter().filter(|&&other| other == part).count())
     }
 
     /// The share of the test nodes whose class is the one most frequent among the training nodes.
-    pub(super) fn majority_accuracy(&self) -> f64 {
+    pub(crate) fn majority_accuracy(&self) -> f64 {
         let counts = |part: u8| {
             let mut counts = vec![0_usize; self.class_names.len()];
             for (&class, _) in self.classes.iter().zip(&self.parts).filter(|&(_, &other)| other == part) {

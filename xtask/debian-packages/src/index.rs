@@ -10,18 +10,18 @@ use flate2::read::GzDecoder;
 
 /// A `Packages` index and where it came from.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(crate) struct Index {
     /// One line for people.
-    pub(super) origin: String,
+    pub(crate) origin: String,
     /// The distribution, as far as it is known.
-    pub(super) distribution: &'static str,
+    pub(crate) distribution: &'static str,
     /// The index itself.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 impl Index {
     /// Reads a file, plain or gzip (told by its first bytes), or standard input for `-`.
-    pub(super) fn from_file(path: &Path) -> Result<Self> {
+    pub(crate) fn from_file(path: &Path) -> Result<Self> {
         let mut bytes = Vec::new();
         if path == Path::new("-") {
             io::stdin().read_to_end(&mut bytes).context("reading standard input")?;
@@ -47,7 +47,7 @@ impl Index {
     ///
     /// `apt-cache dumpavail` would mix in bookworm-updates, bookworm-security and every foreign
     /// repository, and its stanzas do not say where they are from; the index itself has only its own.
-    pub(super) fn from_apt() -> Result<Self> {
+    pub(crate) fn from_apt() -> Result<Self> {
         let filters = [
             "Created-By: Packages",
             "Origin: Debian",

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 /// Compares two versions: epoch, then upstream version, then revision.
-pub(super) fn compare(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (a_epoch, a_rest) = split_epoch(a);
     let (b_epoch, b_rest) = split_epoch(b);
     let (a_upstream, a_revision) = a_rest.rsplit_once('-').unwrap_or((a_rest, ""));

@@ -2,29 +2,29 @@
 
 use std::collections::HashMap;
 
-use super::packages::Packages;
+use crate::packages::Packages;
 
 /// A name that more packages provide is not resolved: it would tie everything to everything.
-pub(super) const MAX_PROVIDERS: usize = 3;
+pub(crate) const MAX_PROVIDERS: usize = 3;
 
 /// Arcs in COO form, ascending by (source, destination, type), each triple once.
 ///
 /// The source is the package that has the field, the destination the one that is named.
 #[derive(Debug)]
-pub(super) struct Arcs {
+pub(crate) struct Arcs {
     /// Node ids of the sources.
-    pub(super) srcs: Vec<u32>,
+    pub(crate) srcs: Vec<u32>,
     /// Node ids of the destinations.
-    pub(super) dsts: Vec<u32>,
-    /// Types: positions in [`RELATIONS`](super::packages::RELATIONS).
-    pub(super) types: Vec<u8>,
+    pub(crate) dsts: Vec<u32>,
+    /// Types: positions in [`RELATIONS`](crate::packages::RELATIONS).
+    pub(crate) types: Vec<u8>,
 }
 
 impl Arcs {
     /// Resolves every name: to the package of that name; if there is none, to each of its providers,
     /// where there are at most [`MAX_PROVIDERS`]; else to nothing. An arc from a package to itself is
     /// dropped.
-    pub(super) fn new(packages: &Packages) -> Self {
+    pub(crate) fn new(packages: &Packages) -> Self {
         let targets = targets_by_name(packages);
         let mut arcs = Vec::new();
         for (src, package) in packages.list.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Arcs {
     }
 
     /// The largest number of arcs that start or end at one of the nodes.
-    pub(super) fn max_degree(&self, n_nodes: usize) -> usize {
+    pub(crate) fn max_degree(&self, n_nodes: usize) -> usize {
         let mut degrees = vec![0; n_nodes];
         for &node in self.srcs.iter().chain(&self.dsts) {
             degrees[node as usize] += 1;

@@ -2,11 +2,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::features::Features;
-use super::files::DataSet;
-use super::index::Index;
-use super::packages::{Counts, Packages};
-use super::{Rules, control, make, version};
+use crate::features::Features;
+use crate::files::DataSet;
+use crate::index::Index;
+use crate::packages::{Counts, Packages};
+use crate::{Rules, control, make, version};
 
 const SAMPLE: &str = include_str!("sample/Packages");
 const SMALL: Rules = Rules { min_packages: 2, min_sources: 2, min_documents: 2, n_columns: 3 };

@@ -13,13 +13,13 @@ const SEED: u64 = 0x6b69_6c6e;
 
 /// A sparse matrix by rows.
 #[derive(Debug)]
-pub(super) struct SparseRows<'a> {
+pub(crate) struct SparseRows<'a> {
     /// Where each row starts; one entry more than rows.
-    pub(super) indptr: &'a [u32],
+    pub(crate) indptr: &'a [u32],
     /// The column of each value.
-    pub(super) columns: &'a [u16],
+    pub(crate) columns: &'a [u16],
     /// The values.
-    pub(super) values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
 }
 
 /// The `n_wanted` leading right singular vectors of a matrix of `n_columns` columns, row-major
@@ -29,7 +29,7 @@ pub(super) struct SparseRows<'a> {
 /// Randomised subspace iteration: Halko, Martinsson, Tropp, "Finding structure with randomness", 2011,
 /// algorithm 4.4, on the matrix's transpose times itself, the start values uniform instead of normal. It
 /// runs on one thread in a fixed order.
-pub(super) fn right_singular_vectors(rows: &SparseRows<'_>, n_columns: usize, n_wanted: usize) -> Vec<f64> {
+pub(crate) fn right_singular_vectors(rows: &SparseRows<'_>, n_columns: usize, n_wanted: usize) -> Vec<f64> {
     let width = (n_wanted + N_EXTRA).min(n_columns);
     let mut rng = Xoshiro256StarStar::seed_from_u64(SEED);
     let start = (0..n_columns * width).map(|_| (rng.next_u64() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0);

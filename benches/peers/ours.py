@@ -1,0 +1,126 @@
+"""kiln's side: benches through `cargo xtask bench`, and programs that are measured from outside."""
+import json, os, shutil, statistics, subprocess, sys, time
+
+from rows import FAKE, PRODUCTS, Bench
+
+PROGRAMS = ("first_step", "node_classification", "write_fake")
+# Steps after which peak memory is read: the loader's queue is full by then, and buffers are reused.
+MEMORY_STEPS = 20
+# A process is started several times and the median counts: the first start may wait for free memory.
+STARTS = 5
+FANOUTS = f"{PRODUCTS}=15,10,5"
+# The settings of `train.py --epochs 5`; validation is sampled too.
+ACCURACY = "--layers 3 --hidden 256 --dropout 0 --lr 0.01 --fanouts 10,10,10 --batch-size 1024 --epochs 5 --threads-per-rank 2"
+
+
+class Ours:
+    """`root` is the workspace, `machine` a saved run with the machine's ceilings, `in_memory` whether benches copy
+    their data into memory; `data` maps the name of each data set to its folder."""
+
+    def __init__(self, root, machine, in_memory):
+        self.root, self.machine, self.in_memory = root, machine, in_memory
+        self.cargo = os.environ.get("CARGO", "cargo")
+        self.data, self.programs, self.ceilings = {}, {}, []
+
+    def build(self):
+        """Builds the programs and finds out where they are."""
+        command = ["build", "--quiet", "--release", "--locked", "--message-format=json"]
+        text = self.run_cargo(command + [word for program in PROGRAMS for word in ("--bin", program)])
+        for line in text.splitlines():
+            message = json.loads(line)
+            if message["reason"] == "compiler-artifact" and message["executable"]:
+                self.programs[message["target"]["name"]] = message["executable"]
+
+    def run_cargo(self, args):
+        return output_of([self.cargo, *args], cwd=self.root)
+
+    def measure(self, ours):
+        """A value, and its fraction of the machine's ceiling or None."""
+        if isinstance(ours, Bench):
+            return self.bench(ours)
+        return getattr(self, ours.measure)(ours.data), None
+
+    def bench(self, bench):
+        name = f"{bench.stage}/{bench.variant}/{bench.data}"
+        lines = os.path.join(os.path.dirname(self.machine), "bench.jsonl")
+        args = ["xtask", "bench", "--only", name, "--data", self.bench_data(bench.data), "--fanouts", FANOUTS]
+        args += ["--threads", str(bench.threads), "--ceilings", self.machine, "--json", lines]
+        text = self.run_cargo(args + ["--in-memory"] * self.in_memory)
+        self.ceilings = [line for line in text.splitlines() if line.startswith("ceilings of ")]
+        with open(lines) as file:
+            found = [line for line in map(json.loads, file) if line["bench"] == name]
+        if not found:
+            raise RuntimeError(f"`cargo xtask bench` printed no bench {name}")
+        return found[0][bench.value], found[0]["ceiling_fraction"]
+
+    def bench_data(self, name):
+        """The value of `--data`: a folder, or the name of the data set that the benches generate."""
+        return name if name == FAKE else self.data[name]
+
+    def first_step(self, name):
+        """Seconds from the start of a process, which opens a data set and makes one step, to the end of that step."""
+        return statistics.median(self.seconds_to_first_line(name) for _ in range(STARTS))
+
+    def seconds_to_first_line(self, name):
+        started = time.perf_counter()
+        with subprocess.Popen(**self.steps(name, 1), stdout=subprocess.PIPE) as process:
+            line = process.stdout.readline()
+            seconds = time.perf_counter() - started
+        if process.returncode != 0 or not line:
+            raise RuntimeError(f"first_step ended with status {process.returncode}")
+        return seconds
+
+    def memory(self, name):
+        """The peak of anonymous memory in bytes, polled every millisecond: the kernel keeps no such mark."""
+        peak = 0
+        with subprocess.Popen(**self.steps(name, MEMORY_STEPS), stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                peak = max(peak, anonymous_bytes(process.pid))
+                time.sleep(0.001)
+        if process.returncode != 0 or peak == 0:
+            raise RuntimeError(f"first_step ended with status {process.returncode} and {peak} bytes of anonymous memory")
+        return peak
+
+    def steps(self, name, n_steps):
+        env = {**os.environ, "RAYON_NUM_THREADS": "2", "KILN_BENCH_FANOUTS": FANOUTS}
+        # The CPUs are compared.
+        env.pop("KILN_DEVICE", None)
+        return dict(args=[self.programs["first_step"], self.bench_data(name), str(n_steps)], env=env)
+
+    def accuracy(self, name):
+        """The validation accuracy of the last epoch, as the peer's is."""
+        out = os.path.join(self.root, "target", "peers", "run")
+        shutil.rmtree(out, ignore_errors=True)
+        output_of([self.programs["node_classification"], "--data", self.data[name], "--out", out, *ACCURACY.split()])
+        with open(os.path.join(out, "metrics.jsonl")) as file:
+            return last_accuracy(file.read())
+
+
+def output_of(command, **options):
+    """Runs a command and returns what it printed."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        sys.stdout.write(done.stdout)
+        raise RuntimeError(f"{' '.join(command)} ended with status {done.returncode}")
+    return done.stdout
+
+
+def anonymous_bytes(pid):
+    """The anonymous memory of a process; 0 once it has ended."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            return parse_anonymous(file.read()) or 0
+    except OSError:
+        return 0
+
+
+def parse_anonymous(status):
+    for line in status.splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def last_accuracy(metrics):
+    lines = metrics.splitlines()
+    return json.loads(lines[-1]).get("val_accuracy") if lines else None

@@ -1,0 +1,13 @@
+//! Writes the random graph of the GCN's bench to a folder, for another library: `write_fake FOLDER`.
+
+use kiln_benches::{Result, fake};
+use kiln_data::format;
+
+fn main() -> Result {
+    let mut args = std::env::args().skip(1);
+    let (Some(folder), None) = (args.next(), args.next()) else {
+        return Err("expected a folder".into());
+    };
+    format::write(&fake()?, folder)?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Every library crate can be taken alone: its manifest has what users of a registry look for, `cargo package` accepts it,
+//! and it builds without the rest of the workspace.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use cargo_metadata::{DependencyKind, Metadata, Package};
+
+use crate::exceptions::beyond;
+use crate::{arrows, workspace};
+
+/// Crates whose manifests are not complete. The list may only shrink.
+const INCOMPLETE: &[&str] = &[
+    "kiln-data",
+    "kiln-dist",
+    "kiln-feature",
+    "kiln-graph",
+    "kiln-job",
+    "kiln-kernels",
+    "kiln-loader",
+    "kiln-mem",
+    "kiln-nn",
+    "kiln-rpc",
+    "kiln-sample",
+    "kiln-train",
+];
+
+/// What the manifests of the crates that are published lack, one sentence a crate.
+pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
+    let mut problems = beyond(incomplete(metadata), INCOMPLETE, "INCOMPLETE in xtask/src/publish.rs");
+    let packages = metadata.workspace_packages();
+    let private: Vec<&str> = packages
+        .iter()
+        .filter(|package| !is_published(package))
+        .map(|package| package.name.as_str())
+        .collect();
+    for package in packages.iter().filter(|package| is_published(package)) {
+        // Development dependencies without a version are left out of a published manifest.
+        let needed = package.dependencies.iter().filter(|other| other.kind != DependencyKind::Development);
+        for other in needed.filter(|other| private.contains(&other.name.as_str())) {
+            problems.push(format!("{} is published and needs {}, which is not", package.name, other.name));
+        }
+    }
+    problems
+}
+
+fn is_published(package: &Package) -> bool {
+    package.publish.as_ref().is_none_or(|registries| !registries.is_empty())
+}
+
+fn incomplete(metadata: &Metadata) -> BTreeMap<String, String> {
+    let mut incomplete = BTreeMap::new();
+    for package in metadata.workspace_packages().into_iter().filter(|package| is_published(package)) {
+        let fields = [
+            ("description", package.description.is_some()),
+            ("keywords", !package.keywords.is_empty()),
+            ("categories", !package.categories.is_empty()),
+            ("README.md", package.readme.is_some()),
+        ];
+        let missing: Vec<&str> =
+            fields.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();
+        if !missing.is_empty() {
+            let message = format!("{} has no {}", package.name, missing.join(", no "));
+            incomplete.insert(package.name.to_string(), message);
+        }
+    }
+    incomplete
+}
+
+/// Packages every crate as for a registry, without a build.
+pub(crate) fn package() -> Result<()> {
+    let args = "package --quiet --locked --offline --workspace --no-verify --allow-dirty";
+    workspace::run(workspace::cargo()?.args(args.split(' ')))
+}
+
+/// Builds each library crate below the tensors alone: with its default features, and without them where it has any. The
+/// crates above are built with all that they have by the other steps.
+pub(crate) fn build_alone(metadata: &Metadata) -> Result<()> {
+    for package in metadata.workspace_packages().into_iter().filter(|package| is_published(package)) {
+        if arrows::builds_tensors(metadata, &package.name) {
+            continue;
+        }
+        for flags in feature_flags(package) {
+            let mut check = workspace::cargo()?;
+            check.args([
+                "check",
+                "--quiet",
+                "--profile",
+                "tests",
+                "--locked",
+                "--package",
+                package.name.as_str(),
+            ]);
+            workspace::run(check.args(flags))?;
+        }
+    }
+    Ok(())
+}
+
+/// The flags of each set of features.
+fn feature_flags(package: &Package) -> Vec<Option<&'static str>> {
+    let has_default = package.features.get("default").is_some_and(|default| !default.is_empty());
+    if has_default { vec![None, Some("--no-default-features")] } else { vec![None] }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::workspace::tests::{dependency, metadata_of, package};
+
+    fn complete(name: &str, mut entries: Value) -> Value {
+        let fields = json!({ "description": "A", "keywords": ["a"], "categories": ["science"], "readme": "README.md" });
+        for (key, value) in fields.as_object().unwrap() {
+            entries.as_object_mut().unwrap().entry(key).or_insert(value.clone());
+        }
+        package(name, entries)
+    }
+
+    #[test]
+    fn the_manifests_of_the_workspace_are_complete() {
+        assert_eq!(problems(&workspace::metadata().unwrap()), [""; 0]);
+    }
+
+    #[test]
+    fn an_incomplete_manifest_is_found_unless_it_is_not_published() {
+        let lacking = json!({ "keywords": [], "readme": null });
+        let private = package("c", json!({ "publish": [] }));
+        let packages = vec![complete("a", json!({})), complete("b", lacking), private];
+        let metadata = metadata_of(packages, &["a", "b", "c"], Vec::new());
+        assert_eq!(incomplete(&metadata), [("b".into(), "b has no keywords, no README.md".into())].into());
+    }
+
+    #[test]
+    fn a_published_crate_that_needs_a_private_one_is_found() {
+        let on = |kind: Option<&str>| json!({ "dependencies": [dependency("c", json!({ "kind": kind }))] });
+        let private = package("c", json!({ "publish": [] }));
+        let packages = vec![complete("a", on(None)), complete("b", on(Some("dev"))), private];
+        let problems = problems(&metadata_of(packages, &["a", "b", "c"], Vec::new()));
+        let of_c: Vec<&String> = problems.iter().filter(|problem| problem.contains(" needs c")).collect();
+        assert_eq!(of_c, ["a is published and needs c, which is not"]);
+    }
+
+    #[test]
+    fn a_crate_with_default_features_is_built_without_them_too() {
+        let flags = |features: Value| {
+            let package = serde_json::from_value(package("a", json!({ "features": features }))).unwrap();
+            feature_flags(&package)
+        };
+        assert_eq!(flags(json!({ "tls": [] })), [None]);
+        assert_eq!(flags(json!({ "default": ["tls"], "tls": [] })), [None, Some("--no-default-features")]);
+    }
+}
