@@ -142,10 +142,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// The packages to test, as arguments of cargo.
+/// The packages to test, as arguments of cargo; none for the workspace's default members.
 fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     if !args.rest {
-        return Ok(vec!["--workspace".to_owned()]);
+        return Ok(Vec::new());
     }
     let (default, featured) = (workspace::metadata()?, workspace::metadata_of_features(features)?);
     let packages = binaries::with_other_features(&default, &featured);
