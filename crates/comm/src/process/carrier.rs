@@ -10,7 +10,7 @@ use crate::process::engine::Engines;
 use crate::process::machine::{host, machine_id};
 use crate::process::store::Store;
 use crate::process::watchdog::control::Control;
-use crate::rpc::{Door, Token};
+use crate::rpc::{Door, Token, log};
 use crate::{EngineKind, JobError, Launch, Master, RankConfig};
 
 /// What carries bytes before there is a connection.
@@ -169,16 +169,19 @@ fn first_of_mpi(
 /// How long rank 0 tries to listen.
 const PATIENT: Duration = Duration::from_secs(30);
 
-/// Listens as [`listen`] does; again and again where the name is not known yet, or is that of a machine before this one,
-/// as in Kubernetes after a restart.
+/// Listens as [`listen`] does; retries where the name is not known yet, or is that of a machine before this one, as in
+/// Kubernetes after a restart, and where rank 0 of the attempt before still has the port.
 fn listen_soon(master: &Master, config: &RankConfig) -> Result<TcpListener, JobError> {
-    let (started, limit) = (Instant::now(), config.join_within.min(PATIENT));
+    let (started, limit, mut is_logged) = (Instant::now(), config.join_within.min(PATIENT), false);
     loop {
         match listen(master) {
             Err(JobError::Listen { source, .. })
-                if !matches!(source.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
-                    && started.elapsed() < limit =>
+                if source.kind() != ErrorKind::PermissionDenied && started.elapsed() < limit =>
             {
+                if !is_logged {
+                    log(&format!("rank 0 cannot listen at {master} yet, and retries for {limit:?}: {source}"));
+                    is_logged = true;
+                }
                 std::thread::sleep(Duration::from_millis(200));
             }
             outcome => return outcome,

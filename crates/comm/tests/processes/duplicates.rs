@@ -79,6 +79,17 @@ fn a_process_of_the_next_attempt_waits_for_it() {
     job.wait().check_all(0);
 }
 
+/// All processes of the next attempt come while the one before still runs, rank 0 to the port that is in use.
+#[test]
+fn rank_0_of_the_next_attempt_waits_for_the_port() {
+    let mut job = Job::prepare(2, "some steps");
+    (0..2).for_each(|rank| job.spawn(rank, &attempt("0")));
+    job.wait_for("step 20");
+    (0..2).for_each(|rank| job.spawn(rank, &attempt("1")));
+    job.wait_for("rank 0 cannot listen at ");
+    job.wait().check_each(&[0, 0, 0, 0]);
+}
+
 /// An agent of torchrun that replaced a lost one begins to count at 0, in the same attempt as the others.
 #[test]
 fn agents_of_one_run_may_count_other_restarts() {

@@ -1,5 +1,6 @@
 //! How a process joins its job, and how rank 0 lets it.
 
+use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -13,7 +14,7 @@ use crate::process::rendezvous::channel::{Client, connect, serve};
 use crate::process::rendezvous::seats::JobId;
 use crate::process::rendezvous::server::Server;
 use crate::process::watchdog::timing::Timing;
-use crate::rpc::{Door, Token, log};
+use crate::rpc::{Door, Token, is_tls_failure, log};
 
 /// Connections of processes that are no ranks of the job, at once: once all ranks have joined, rank 0 accepts so many
 /// others, to refuse them.
@@ -52,7 +53,7 @@ pub(crate) fn serve_job(
     Ok(())
 }
 
-/// Asks rank 0 to be taken in; again and again while a rank 0 of another attempt at the job answers.
+/// Asks rank 0 to be taken in; retries while a rank 0 of another attempt at the job answers, or exits meanwhile.
 pub(crate) async fn attend(door: &Door, join: &Join, timing: Timing) -> Result<Attended, JobError> {
     let (started, mut is_logged) = (Instant::now(), false);
     loop {
@@ -68,7 +69,7 @@ pub(crate) async fn attend(door: &Door, join: &Join, timing: Timing) -> Result<A
             Ok(told) => return Ok(Attended { client, say, told: told.into_inner() }),
             Err(status) => status,
         };
-        if status.code() != Code::Aborted || timing.join < started.elapsed() {
+        if !is_of_another_attempt(&status) || timing.join < started.elapsed() {
             return Err(refusal(&status));
         }
         if !is_logged {
@@ -77,6 +78,11 @@ pub(crate) async fn attend(door: &Door, join: &Join, timing: Timing) -> Result<A
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Whether rank 0 of another attempt at the job answered, or exited before it did: a status that rank 0 sent has no source.
+fn is_of_another_attempt(status: &Status) -> bool {
+    status.code() == Code::Aborted || status.source().is_some_and(|source| !is_tls_failure(source))
 }
 
 /// Why a process is not taken in.
