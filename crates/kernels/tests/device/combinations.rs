@@ -68,8 +68,26 @@ fn every_combination_equals_the_reference() {
 }
 
 #[test]
-fn every_combination_works_without_edges() {
-    check(&block(4, &[vec![], vec![]]), 3, 0.0);
+fn without_edges_every_combination_gives_own_rows_and_zeros() {
+    let device = device().autodiff();
+    let block = DeviceBlock::upload(&block(4, &[vec![], vec![]]), &device);
+    for_each(|reduce, is_weighted, own| {
+        println!("{reduce:?}, weights {is_weighted}, own row {own:?}");
+        let x = ramp([4, 3], &device).require_grad();
+        let weights = is_weighted.then(|| weights(&block));
+        let result = ops::aggregate(&block, x.clone(), Aggregation { reduce, weights, own });
+        let gradient = x.grad(&result.clone().sum().backward()).expect("the rows should have a gradient");
+        let own_rows = &values(x)[..6];
+        let (expected, of_own_rows): (Vec<f32>, f32) = match own {
+            OwnRow::Excluded => (vec![0.0; 6], 0.0),
+            OwnRow::Concatenated => {
+                (own_rows.chunks(3).flat_map(|row| [row, &[0.0; 3]].concat()).collect(), 1.0)
+            }
+            OwnRow::Scaled(factor) => (own_rows.iter().map(|value| value * factor).collect(), factor),
+        };
+        assert_eq!(values(result), expected);
+        assert_eq!(values(gradient), [[of_own_rows; 6], [0.0; 6]].concat());
+    });
 }
 
 #[test]
