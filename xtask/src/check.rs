@@ -23,7 +23,7 @@ const STEPS: &[Step] = &[
     ("clippy", clippy),
     ("clippy-devices", clippy_of_devices),
     ("docs", docs),
-    ("generator", || workspace::run(workspace::cargo()?.args(GENERATOR_TESTS.split(' ')))),
+    ("generator", generator),
     ("arrows", || report(arrows::problems(&workspace::metadata()?))),
     ("features", || report(features::problems()?)),
     ("deny", licenses_sources_and_bans),
@@ -42,9 +42,6 @@ const STEPS: &[Step] = &[
     ("machine-paths", || report(tidy::machine_paths(&text_files()?))),
     ("links", || report(tidy::dead_links(&text_files()?, &workspace::paths()?))),
 ];
-
-/// The tests of the built-in data set's generator, which is no default member, so that `cargo xtask test` leaves it out.
-const GENERATOR_TESTS: &str = "test --quiet --profile tests --locked --package debian-packages";
 
 /// Runs the steps, also after one has failed, and names those that failed at the end.
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -84,15 +81,23 @@ fn clippy_of_devices() -> Result<()> {
     lint(&["--features", test::all_features()])
 }
 
-fn lint(features: &[&str]) -> Result<()> {
+fn lint(selection: &[&str]) -> Result<()> {
     let mut clippy = workspace::cargo()?;
-    clippy.args("clippy --profile tests --locked --workspace --all-targets".split(' ')).args(features);
+    clippy.args("clippy --profile tests --locked --all-targets".split(' ')).args(selection);
     workspace::run(clippy.args(["--", "-D", "warnings"]))
 }
 
 fn docs() -> Result<()> {
-    let args = "doc --profile tests --locked --workspace --no-deps";
+    let args = "doc --profile tests --locked --no-deps";
     workspace::run(workspace::cargo()?.args(args.split(' ')).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The lints and tests of the built-in data set's generator, which is no default member, so that other steps and `cargo
+/// xtask test` leave it out.
+fn generator() -> Result<()> {
+    lint(&["--package", "debian-packages"])?;
+    let args = "test --quiet --profile tests --locked --package debian-packages";
+    workspace::run(workspace::cargo()?.args(args.split(' ')))
 }
 
 /// Of all features, on the targets of the programs.
