@@ -7,8 +7,7 @@ use half::f16;
 use kiln_feature::{Dense, MAX_DIM, MappedLayout, RowType, Rows};
 use kiln_graph::{Buf, Mapping, NodeId};
 
-use crate::check::bad_dim;
-use crate::convert::check_node_count;
+use crate::limits::{bad_dim, check_node_count};
 use crate::npy::{self, DType, Element, Header, Order};
 use crate::{Error, Note, Result};
 

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::{FeatureSource, Labels, MAX_DIM, RowBuf};
+use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::{Csc, NodeId};
 
-use crate::folder::find;
+use crate::limits::bad_dim;
+use crate::paths::find;
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Elements that are gathered in one go, unless a single row has more.
@@ -112,16 +113,6 @@ fn stored_id(id: u32) -> String {
     match id as i32 {
         signed @ ..0 => format!("{signed} ({id} as <u4)"),
         _ => id.to_string(),
-    }
-}
-
-/// An error for features of no columns, or of absurdly many.
-pub(crate) fn bad_dim(path: &Path, dim: usize) -> Error {
-    Error::Metadata {
-        path: path.to_owned(),
-        key: "the number of columns".into(),
-        expected: format!("1 to {MAX_DIM}"),
-        found: dim.to_string(),
     }
 }
 

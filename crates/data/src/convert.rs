@@ -23,29 +23,28 @@
 //!
 //! [`CscBuilder`]: kiln_graph::CscBuilder
 
-mod arrays;
 mod buckets;
 mod rest;
 mod sorting;
-mod source;
-mod table;
 
 use std::path::Path;
 
 use kiln_graph::{Duplicates, SelfLoops};
 
-use self::buckets::{LEAST_ROOM, Written, write_csc};
-use self::rest::{Sizes, copy_graph, copy_rest, copy_stored, refuse_options};
+use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written, write_csc};
+use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
 use crate::array_folder::{Entries, FolderWriter};
-use crate::folder::{check_count, is_there, name_of, note_left_aside};
+use crate::edges::{EdgeList, edge_list_of};
+use crate::error::check_count;
 use crate::format::manifest::{self, Manifest};
-use crate::stored::Stored;
+use crate::limits::{MEMORY_BYTES, check_node_count};
+use crate::paths::is_there;
+use crate::readers::name_of;
+use crate::readers::npy::note_left_aside;
+use crate::readers::stored::Stored;
 use crate::{Error, Kind, Note, Result, format, graphbolt, ogb, recognize};
 
-pub(crate) use self::buckets::FIXED_BYTES;
-pub(crate) use self::rest::n_nodes_of;
-pub(crate) use self::source::{EDGE_FILES, EdgeList};
-pub use self::source::{EdgeChunk, EdgeData, EdgeSource};
+pub use crate::edges::{EdgeChunk, EdgeData, EdgeSource};
 
 /// Most bucket files that are open at a time.
 const MOST_OPEN_FILES: u64 = 256;
@@ -65,9 +64,6 @@ pub struct Options {
     /// What to do with self loops.
     pub self_loops: SelfLoops,
 }
-
-/// The memory of a conversion by default, and the limit of a compressed edge list that is opened.
-pub(crate) const MEMORY_BYTES: u64 = 1 << 30;
 
 impl Default for Options {
     /// 1 GiB, and the edges as they are.
@@ -222,8 +218,8 @@ fn convert_stored(
         let what = format!("reading labels and split of {n_nodes} nodes");
         return Err(Error::Memory { what, needed_bytes, budget_bytes });
     }
-    features.check_memory(budget_bytes)?;
-    edges.source.check_memory(budget_bytes)?;
+    check_memory(&features, budget_bytes)?;
+    check_memory(&edges.source, budget_bytes)?;
     format::write_labels(&mut set, &labels, &split)?;
     drop((labels, split));
     let options = Options { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };
@@ -259,20 +255,6 @@ impl Options {
     }
 }
 
-/// The edge list of a folder that has no graph in CSC order.
-pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
-    if is_there(&folder.join("indptr.npy")) {
-        return Ok(None);
-    }
-    match EdgeList::in_folder(folder)? {
-        Some(list) => Ok(Some(list)),
-        None => {
-            let expected = format!("indptr.npy (where each node's in-edges start) and no {EDGE_FILES}");
-            Err(Error::Missing { folder: folder.to_owned(), expected })
-        }
-    }
-}
-
 /// The number of nodes of an edge list, of which `n_rows` have labels or features.
 fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &Options) -> Result<usize> {
     let n_nodes = match options.n_nodes.or(n_rows) {
@@ -281,15 +263,6 @@ fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &Options) -> Res
     };
     check_node_count(n_nodes)?;
     Ok(n_nodes)
-}
-
-/// Checks that so many nodes have ids.
-pub(crate) fn check_node_count(n_nodes: usize) -> Result<()> {
-    let (n, max) = (n_nodes as u64, u32::MAX.into());
-    if n > max {
-        return Err(kiln_graph::Error::TooMany { what: "nodes", n, max }.into());
-    }
-    Ok(())
 }
 
 /// `edges` for `edges.csv.gz`.

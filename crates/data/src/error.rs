@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kiln_feature::RowType;
 
@@ -195,6 +195,9 @@ pub enum Error {
     Feature(#[from] kiln_feature::Error),
 }
 
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
 impl Error {
     /// That of features whose elements are stored in no way that is known, or not in the same in all rows.
     pub(crate) fn unknown_row_type(row_type: RowType) -> Self {
@@ -212,9 +215,27 @@ pub(crate) fn require(
     what: &'static str,
     expected: &'static str,
     got: impl ToString,
-) -> crate::Result<()> {
+) -> Result<()> {
     match holds {
         true => Ok(()),
         false => Err(Error::BadParameter { what, expected, got: got.to_string() }),
     }
+}
+
+/// Checks a number that one file states against another's.
+pub(crate) fn check_count(
+    file: impl AsRef<Path>,
+    what: &'static str,
+    expected: usize,
+    got: usize,
+) -> Result<()> {
+    if expected != got {
+        return Err(Error::Inconsistent {
+            file: file.as_ref().to_owned(),
+            what,
+            expected: expected as u64,
+            got: got as u64,
+        });
+    }
+    Ok(())
 }

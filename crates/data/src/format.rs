@@ -26,7 +26,7 @@ use self::manifest::Manifest;
 use self::set::Set;
 use crate::array_folder::{ElementType, Entries, FolderWriter, class_names_to_write};
 use crate::check::for_each_rows;
-use crate::folder::check_count;
+use crate::error::check_count;
 use crate::{Dataset, Result, Split};
 
 pub(crate) use self::copy::copy;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kiln_feature::{FeatureSource, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
 
-use crate::folder::{check_count, numbers};
+use crate::error::check_count;
+use crate::limits::numbers;
 use crate::{Error, Note, Result};
 
 /// Many small graphs with all that graph classification needs. The graphs stand one after the other in one

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use kiln_graph::open_file;
 
-use crate::convert::MEMORY_BYTES;
-use crate::folder::{self, find, name_of};
+use crate::limits::MEMORY_BYTES;
+use crate::paths::find;
+use crate::readers::{name_of, npy};
 use crate::{Dataset, Error, Result, format, graphbolt, ogb};
 
 /// The files of which one makes a folder of this kind.
@@ -91,7 +92,7 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
     let path = path.as_ref();
     match recognize(path)? {
         Kind::Kiln => format::open(path),
-        Kind::Npy => folder::open_within(path, memory_bytes),
+        Kind::Npy => npy::open_within(path, memory_bytes),
         Kind::GraphBolt => graphbolt::read(path)?.read_within(memory_bytes),
         Kind::Ogb => ogb::read(path)?.read_within(memory_bytes),
         kind @ (Kind::Tu | Kind::Gin) => Err(kind.of_graphs(path)),

@@ -15,7 +15,7 @@ use std::fmt;
 use bytemuck::Pod;
 use half::f16;
 
-pub use crate::folder::open;
+pub use crate::readers::npy::open;
 
 #[cfg(target_endian = "big")]
 compile_error!("kiln's files are little-endian and read as they are");

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Entries, Entry, Known, RowFiles};
-use crate::folder::{check_n_classes, is_there, numbers};
+use crate::limits::{check_n_classes, numbers};
+use crate::paths::is_there;
 use crate::{Error, Result};
 
 /// The longest that a manifest may be.

@@ -14,7 +14,7 @@ use super::writer::sha256;
 use super::{ElementType, Entries, RowFiles};
 use crate::arrays::Array;
 use crate::check::{Place, check_edge_data, check_features, check_split};
-use crate::folder::graph_of;
+use crate::readers::npy::graph_of;
 use crate::{Error, Note, Result, Split};
 
 /// A folder whose arrays are mapped, and are what its manifest says as far as their headers and lengths tell.

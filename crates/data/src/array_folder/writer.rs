@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::manifest_bytes;
 use super::{ElementType, Entries, Entry};
-use crate::folder::is_there;
 use crate::hash::hex;
+use crate::paths::is_there;
 use crate::{Error, Result, npy};
 
 /// Bytes that are reserved for a header: what [`npy::header`] takes for any lengths of one or two

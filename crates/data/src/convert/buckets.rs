@@ -14,14 +14,14 @@ use std::path::PathBuf;
 use kiln_graph::SelfLoops;
 
 use super::sorting::{Edge, Output, Sorter};
-use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use super::{MOST_OPEN_FILES, Options};
 use crate::array_folder::{BUFFER_BYTES, FolderWriter, io_error};
+use crate::edges::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::{Error, Result};
 
 /// What reading and writing takes besides the counts and the buckets: a chunk of edges (13 bytes each), the
 /// buffers of a compressed text file, of three arrays and of a bucket's file.
-pub(crate) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
+pub(super) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
 
 /// The least that buckets are given.
 pub(super) const LEAST_ROOM: u64 = 1 << 12;

@@ -5,16 +5,17 @@ use std::path::Path;
 
 use kiln_feature::Labels;
 
+use super::buckets::FIXED_BYTES;
 use crate::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use crate::arrays::Array;
-use crate::check::{Place, VALUES_AT_ONCE, bad_dim, check_split};
-use crate::folder::{
-    FEATURES, PARTS, check_count, check_n_classes, find, is_there, open_features, open_graph, open_split,
-    required,
-};
+use crate::check::{Place, VALUES_AT_ONCE, check_split};
+use crate::error::check_count;
+use crate::limits::{bad_dim, check_n_classes};
 use crate::npy::DType;
 use crate::npz::Npz;
-use crate::stored::{Source, for_each_row};
+use crate::paths::{find, is_there, required};
+use crate::readers::npy::{FEATURES, PARTS, open_features, open_graph, open_split};
+use crate::readers::stored::{Source, for_each_row};
 use crate::{Error, Note, Result};
 
 /// What the manifest says of features and labels.
@@ -25,7 +26,7 @@ pub(super) struct Sizes {
 }
 
 /// How many nodes labels or features are there for.
-pub(crate) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
+pub(super) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
     let Some(path) = find(folder, &["labels.npy", "features.npy", "features_indptr.npy"]) else {
         return Ok(None);
     };
@@ -117,6 +118,23 @@ fn copy_dense(array: &Array, n_nodes: usize, set: &mut FolderWriter) -> Result<u
     }
     set.add(rows)?;
     Ok(dim)
+}
+
+/// Checks that what is read whole fits a memory, beside the buffers of a conversion.
+pub(super) fn check_memory(source: &Source, memory_bytes: u64) -> Result<()> {
+    let Source::Member { archive, name } = source else {
+        return Ok(());
+    };
+    let mut archive = Npz::open(archive)?;
+    let needed_bytes = archive.array_bytes(name).saturating_add(FIXED_BYTES);
+    match needed_bytes <= memory_bytes {
+        true => Ok(()),
+        false => Err(Error::Memory {
+            what: format!("{name} of {}, which is read whole,", archive.path().display()),
+            needed_bytes,
+            budget_bytes: memory_bytes,
+        }),
+    }
 }
 
 /// Writes the rows of a set as another library stores it; gives the number of columns.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use kiln_graph::{Duplicates, SelfLoops};
 
 use super::Options;
-use super::source::EdgeData;
 use crate::array_folder::{ArrayWriter, ElementType, FolderWriter};
+use crate::edges::EdgeData;
 use crate::{Error, Result};
 
 /// An edge of the graph.

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::manifest;
 use super::set::Set;
 use crate::check::{Place, check_graph, check_split, check_values};
-use crate::folder::is_there;
+use crate::paths::is_there;
 use crate::{Note, Result, npy};
 
 /// What [`verify`] found to be sound.

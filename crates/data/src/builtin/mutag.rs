@@ -1,9 +1,9 @@
-use crate::files::Files;
+use crate::readers::files::Files;
 use crate::{GraphDataset, Result, tu};
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
-        [$(($name, include_bytes!(concat!("../datasets/mutag/", $name)).as_slice())),*]
+        [$(($name, include_bytes!(concat!("../../datasets/mutag/", $name)).as_slice())),*]
     };
 }
 

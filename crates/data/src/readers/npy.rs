@@ -1,7 +1,6 @@
-//! A folder of `.npy` files as a data set, and the checks that all readers share.
+//! A folder of `.npy` files as a data set.
 
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::{FeatureSource, Labels, Sparse};
@@ -9,9 +8,13 @@ use kiln_graph::{Buf, Csc, NodeId};
 
 use crate::arrays::Array;
 use crate::check::{Place, check_split};
-use crate::classes::n_classes;
-use crate::convert::{MEMORY_BYTES, edge_list_of};
-use crate::{Dataset, Error, Names, Note, Result, Split};
+use crate::edges::edge_list_of;
+use crate::error::check_count;
+use crate::limits::{MEMORY_BYTES, check_n_classes, numbers};
+use crate::paths::{find, required};
+use crate::readers::classes::n_classes;
+use crate::readers::name_of;
+use crate::{Dataset, Names, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
 /// element types allow it:
@@ -37,9 +40,9 @@ use crate::{Dataset, Error, Names, Note, Result, Split};
 /// they meet, and [`Dataset::validate`] reads everything.
 ///
 /// # Errors
-/// [`Error::Missing`] for a folder that lacks a file, [`Error::Npy`] for files that are no array of such a
-/// type, [`Error::Inconsistent`] for arrays that contradict each other, [`Error::BadValue`] for ids and
-/// labels that cannot be, [`Error::EdgeListTooLarge`] for a compressed edge list of too many edges.
+/// [`Error::Missing`](crate::Error::Missing) for a folder that lacks a file, [`Error::Npy`](crate::Error::Npy) for files that are no array of such a
+/// type, [`Error::Inconsistent`](crate::Error::Inconsistent) for arrays that contradict each other, [`Error::BadValue`](crate::Error::BadValue) for ids and
+/// labels that cannot be, [`Error::EdgeListTooLarge`](crate::Error::EdgeListTooLarge) for a compressed edge list of too many edges.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     open_within(folder.as_ref(), MEMORY_BYTES)
 }
@@ -81,55 +84,6 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     })
 }
 
-/// The folder's own name: what a set without one is called.
-pub(crate) fn name_of(folder: &Path) -> String {
-    let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    resolved.file_name().map_or_else(|| "data".into(), |name| name.to_string_lossy().into_owned())
-}
-
-/// Names for classes that have none.
-pub(crate) fn numbers(n_classes: usize) -> Vec<String> {
-    (0..n_classes).map(|class| class.to_string()).collect()
-}
-
-/// Classes have names, so that an absurd one would take all memory.
-pub(crate) const MAX_CLASSES: usize = 1 << 20;
-
-/// Checks that there are not absurdly many classes. `path` is what states the number.
-pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
-    usize::try_from(n_classes).ok().filter(|&n_classes| n_classes <= MAX_CLASSES).ok_or_else(|| {
-        Error::Metadata {
-            path: path.to_owned(),
-            key: "the number of classes".into(),
-            expected: format!("at most {MAX_CLASSES}: number the classes from 0"),
-            found: n_classes.to_string(),
-        }
-    })
-}
-
-/// Whether there is anything of this name, also what cannot be reached, such as a link to nowhere: opening it
-/// then tells why. To take it for absent would be to leave out a part of the set in silence.
-pub(crate) fn is_there(path: &Path) -> bool {
-    match path.symlink_metadata() {
-        Ok(_) => true,
-        // Below a file there is nothing.
-        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-    }
-}
-
-/// The first of these files that the folder has.
-pub(crate) fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
-    names.iter().map(|name| folder.join(name)).find(|path| is_there(path))
-}
-
-/// The first of these files that the folder has; an error where it has none.
-pub(crate) fn required(folder: &Path, names: &[&str], what: &str) -> Result<PathBuf> {
-    find(folder, names).ok_or_else(|| Error::Missing {
-        folder: folder.to_owned(),
-        expected: format!("{} ({what})", names.join(" or ")),
-    })
-}
-
 /// The files of a folder of arrays of which one is enough, in the order in which they are taken. Edge lists
 /// among themselves are noted where they are read.
 const ALTERNATIVES: [&[&str]; 5] = [
@@ -163,24 +117,6 @@ pub(crate) fn note_others(folder: &Path, taken: &Path, names: &[&str], notes: &m
         let (aside, taken) = (aside.display(), taken.display());
         notes.push(Note::Other(format!("{aside} is left aside: {taken} is read in its place")));
     }
-}
-
-/// Checks a number that one file states against another's.
-pub(crate) fn check_count(
-    file: impl AsRef<Path>,
-    what: &'static str,
-    expected: usize,
-    got: usize,
-) -> Result<()> {
-    if expected != got {
-        return Err(Error::Inconsistent {
-            file: file.as_ref().to_owned(),
-            what,
-            expected: expected as u64,
-            got: got as u64,
-        });
-    }
-    Ok(())
 }
 
 /// The graph of a folder in CSC order; `place` is what messages say of its arrays.

@@ -8,12 +8,15 @@ use kiln_feature::Labels;
 use kiln_graph::NodeId;
 
 use crate::check::{Place, check_split};
-use crate::convert::MEMORY_BYTES;
-use crate::folder::{check_count, find, is_there, name_of, note_others, required};
+use crate::error::check_count;
+use crate::limits::{MEMORY_BYTES, check_n_nodes};
 use crate::npz::Npz;
-use crate::stored::{Edges, Source, Stored, check_n_nodes};
+use crate::paths::{find, is_there, required};
+use crate::readers::npy::note_others;
+use crate::readers::stored::{Edges, Source, Stored};
+use crate::readers::{classes, name_of};
 use crate::text::Table;
-use crate::{Dataset, Error, Note, Result, Split, classes};
+use crate::{Dataset, Error, Note, Result, Split};
 
 /// The names that each file may have.
 const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use half::f16;
 
 use crate::arrays::Array;
-use crate::folder::MAX_CLASSES;
+use crate::limits::MAX_CLASSES;
 use crate::npy::DType;
 use crate::text::Table;
 use crate::{Error, Result};

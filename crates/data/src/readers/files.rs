@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use kiln_graph::open_file;
 
-use crate::folder::find;
+use crate::paths::find;
 use crate::text::Table;
 use crate::{Error, Result, npy};
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use kiln_feature::{Dense, Labels};
 use kiln_graph::CscBuilder;
 
-use crate::files::Files;
-use crate::folder::check_count;
-use crate::relabel::{Relabelled, relabel};
+use crate::error::check_count;
+use crate::readers::files::Files;
+use crate::readers::relabel::{Relabelled, relabel};
 use crate::text::{Row, Table};
 use crate::{Error, GraphDataset, Note, Result};
 

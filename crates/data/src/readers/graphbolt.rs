@@ -7,12 +7,14 @@ use kiln_graph::{Buf, NodeId};
 
 use crate::arrays::Array;
 use crate::check::{Place, check_split};
-use crate::convert::MEMORY_BYTES;
-use crate::folder::{check_count, check_n_classes, find, name_of, required};
+use crate::error::check_count;
+use crate::limits::{MEMORY_BYTES, check_n_classes, check_n_nodes};
 use crate::npy::DType;
-use crate::stored::{Edges, Source, Stored, check_n_nodes};
+use crate::paths::{find, required};
+use crate::readers::stored::{Edges, Source, Stored};
+use crate::readers::{classes, name_of};
 use crate::yaml::{Entry, Yaml};
-use crate::{Dataset, Error, Note, Result, Split, classes};
+use crate::{Dataset, Error, Note, Result, Split};
 
 /// The task to take where there are several.
 const TASK: &str = "node_classification";

@@ -3,79 +3,17 @@ use std::path::{Path, PathBuf};
 use kiln_graph::{Csc, CscBuilder};
 
 use super::arrays::EdgeArrays;
+use super::source::{EdgeChunk, EdgeData, EdgeSource};
 use super::table::EdgeTable;
 use crate::arrays::Array;
-use crate::folder::{check_count, find};
+use crate::error::check_count;
 use crate::npy::DType;
+use crate::paths::{find, is_there, required};
 use crate::text::is_gz;
 use crate::{Error, Note, Result};
 
-/// Most edges of a chunk.
-pub(super) const CHUNK_EDGES: usize = 1 << 13;
-
-/// A list of edges that can be read more than once, some edges at a time.
-pub trait EdgeSource {
-    /// Which data each edge has.
-    fn edge_data(&self) -> EdgeData;
-
-    /// Calls `visit` with all edges in the order of the list, at most 8192 at a time; the same edges each
-    /// time that it is called. The visitor may change the chunk.
-    ///
-    /// # Errors
-    /// One that names the place of the first id that is not below `n_nodes`; what is wrong with the list
-    /// otherwise; and what `visit` gives, which ends the reading.
-    fn for_each_chunk(
-        &self,
-        n_nodes: usize,
-        visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
-    ) -> Result<()>;
-}
-
-/// Which data the edges of a source have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EdgeData {
-    /// Whether each edge has a weight.
-    pub weights: bool,
-    /// Whether each edge has a type.
-    pub edge_types: bool,
-}
-
-/// Some edges of a list: `srcs[i] -> dsts[i]`. `weights` and `edge_types` are as long, or empty for a source
-/// without them.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct EdgeChunk {
-    /// Where each edge comes from.
-    pub srcs: Vec<u32>,
-    /// Where each edge goes.
-    pub dsts: Vec<u32>,
-    /// Each edge's weight.
-    pub weights: Vec<f32>,
-    /// Each edge's type.
-    pub edge_types: Vec<u8>,
-}
-
-impl EdgeChunk {
-    /// Number of edges.
-    pub fn len(&self) -> usize {
-        self.srcs.len()
-    }
-
-    /// Whether there are no edges.
-    pub fn is_empty(&self) -> bool {
-        self.srcs.is_empty()
-    }
-
-    /// Forgets the edges and keeps the memory.
-    pub(super) fn clear(&mut self) {
-        self.srcs.clear();
-        self.dsts.clear();
-        self.weights.clear();
-        self.edge_types.clear();
-    }
-}
-
 /// The files that may hold an edge list, for messages.
-pub(crate) const EDGE_FILES: &str = "edges.npy, src.npy and dst.npy, edges.csv or edges.csv.gz";
+const EDGE_FILES: &str = "edges.npy, src.npy and dst.npy, edges.csv or edges.csv.gz";
 
 /// An edge list in files, with the arrays of edge data that lie beside it.
 pub(crate) struct EdgeList {
@@ -171,7 +109,7 @@ impl EdgeList {
     }
 
     fn of_pair(folder: &Path) -> Result<Self> {
-        let array = |name: &str, what: &str| Array::open(crate::folder::required(folder, &[name], what)?);
+        let array = |name: &str, what: &str| Array::open(required(folder, &[name], what)?);
         let srcs = array("src.npy", "where each edge comes from")?;
         let dsts = array("dst.npy", "where each edge goes")?;
         let path = srcs.path().to_owned();
@@ -291,4 +229,18 @@ fn vector_of(path: PathBuf, dtype: DType) -> Result<Array> {
     let array = Array::open(path)?;
     array.check_vector_of(dtype)?;
     Ok(array)
+}
+
+/// The edge list of a folder that has no graph in CSC order.
+pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
+    if is_there(&folder.join("indptr.npy")) {
+        return Ok(None);
+    }
+    match EdgeList::in_folder(folder)? {
+        Some(list) => Ok(Some(list)),
+        None => {
+            let expected = format!("indptr.npy (where each node's in-edges start) and no {EDGE_FILES}");
+            Err(Error::Missing { folder: folder.to_owned(), expected })
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::arrays::Array;
-use crate::folder::check_count;
+use crate::error::check_count;
 use crate::npy::{DType, Order};
 use crate::{Error, Note, Result};
 

@@ -7,15 +7,15 @@ use kiln_feature::{Dense, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
 use serde::Deserialize;
 
-use crate::files::Files;
-use crate::folder::check_count;
+use crate::error::check_count;
+use crate::readers::files::Files;
 use crate::{Dataset, Error, Names, Result, Split};
 
 const FORMAT: u32 = 1;
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
-        [$(($name, include_bytes!(concat!("../datasets/debian-packages/", $name)).as_slice())),*]
+        [$(($name, include_bytes!(concat!("../../datasets/debian-packages/", $name)).as_slice())),*]
     };
 }
 

@@ -8,9 +8,9 @@ use kiln_feature::{Dense, FeatureSource, Labels, MAX_DIM};
 use kiln_graph::CscBuilder;
 
 use crate::arrays::Array;
-use crate::check::bad_dim;
-use crate::convert::{EdgeList, FIXED_BYTES};
-use crate::folder::{check_count, numbers};
+use crate::edges::EdgeList;
+use crate::error::check_count;
+use crate::limits::{bad_dim, numbers};
 use crate::npz::Npz;
 use crate::text::Table;
 use crate::{Dataset, Error, Names, Note, Result, Split};
@@ -103,25 +103,6 @@ impl Edges {
     }
 }
 
-impl Source {
-    /// Checks that what is read whole fits a memory, beside the buffers of a conversion.
-    pub(crate) fn check_memory(&self, memory_bytes: u64) -> Result<()> {
-        let Self::Member { archive, name } = self else {
-            return Ok(());
-        };
-        let mut archive = Npz::open(archive)?;
-        let needed_bytes = archive.array_bytes(name).saturating_add(FIXED_BYTES);
-        match needed_bytes <= memory_bytes {
-            true => Ok(()),
-            false => Err(Error::Memory {
-                what: format!("{name} of {}, which is read whole,", archive.path().display()),
-                needed_bytes,
-                budget_bytes: memory_bytes,
-            }),
-        }
-    }
-}
-
 fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Dense> {
     const TO: &str = "memory: convert the folder once (cargo xtask data convert) to have them mapped";
     let (path, rows, from) = match source {
@@ -188,15 +169,4 @@ pub(crate) fn for_each_row(
     }
     check_count(path, "the number of lines", n_nodes, n_rows)?;
     Ok(dim)
-}
-
-/// Checks that so many nodes have ids. `path` is what states the number.
-pub(crate) fn check_n_nodes(path: &Path, n_nodes: u64) -> Result<usize> {
-    let is_usable = n_nodes < u64::from(u32::MAX);
-    usize::try_from(n_nodes).ok().filter(|_| is_usable).ok_or_else(|| Error::Metadata {
-        path: path.to_owned(),
-        key: "the number of nodes".into(),
-        expected: format!("below {}: ids have 32 bits", u32::MAX),
-        found: n_nodes.to_string(),
-    })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kiln_feature::{Dense, Labels};
 use kiln_graph::{CscBuilder, open_file};
 
-use crate::relabel::{Relabelled, relabel};
+use crate::readers::relabel::{Relabelled, relabel};
 use crate::text::MAX_LINE_BYTES;
 use crate::{Error, GraphDataset, Result};
 
