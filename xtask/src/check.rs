@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
-use crate::{arrows, deny, features, llvm, manifest, names, publish, test, third_party, tidy};
+use crate::{arrows, cycles, deny, features, llvm, manifest, names, publish, test, third_party, tidy};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     ("docs", docs),
     ("generator", generator),
     ("arrows", || report(arrows::problems(&workspace::metadata()?))),
+    ("cycles", || report(cycles::problems(&text_files()?))),
     ("features", || report(features::problems()?)),
     ("deny", licenses_sources_and_bans),
     ("third-party", || report(third_party::problems()?)),

@@ -13,45 +13,35 @@
 //! # Ok::<(), kiln_data::Error>(())
 //! ```
 
-pub mod array_folder;
 mod arrays;
+mod builtin;
 mod check;
-mod classes;
 pub mod convert;
 mod dataset;
-mod debian;
 mod draws;
+mod edges;
 mod error;
-mod files;
-mod folder;
 pub mod format;
-pub mod gin;
 mod graph_dataset;
-pub mod graphbolt;
+pub mod graph_folder;
 mod hash;
 mod kind;
-mod mutag;
+mod limits;
 mod names;
 mod node_features;
 mod note;
-pub mod npy;
-mod npz;
-pub mod ogb;
-mod relabel;
-mod stored;
-pub mod synthetic;
-mod text;
-pub mod tu;
-mod yaml;
+mod readers;
 
+pub use builtin::{debian_packages, mutag, read_debian_packages, synthetic};
 pub use dataset::{Dataset, Split};
-pub use debian::{debian_packages, read_debian_packages};
-pub use error::Error;
+pub use error::{Error, Result};
 pub use graph_dataset::GraphDataset;
 pub use kind::{Kind, open, open_within, recognize};
-pub use mutag::mutag;
 pub use names::Names;
 pub use note::Note;
+pub use readers::{gin, graphbolt, npy, ogb, tu};
 
-/// The result of this crate's fallible functions.
-pub type Result<T> = std::result::Result<T, Error>;
+/// The example of the README, which the tests of the docs run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -12,16 +12,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use kiln_graph::SelfLoops;
+use kiln_store::array_folder::{BUFFER_BYTES, FolderWriter};
+use kiln_store::io_error;
 
 use super::sorting::{Edge, Output, Sorter};
-use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use super::{MOST_OPEN_FILES, Options};
-use crate::array_folder::{BUFFER_BYTES, FolderWriter, io_error};
+use crate::edges::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::{Error, Result};
 
 /// What reading and writing takes besides the counts and the buckets: a chunk of edges (13 bytes each), the
 /// buffers of a compressed text file, of three arrays and of a bucket's file.
-pub(crate) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
+pub(super) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
 
 /// The least that buckets are given.
 pub(super) const LEAST_ROOM: u64 = 1 << 12;
@@ -224,7 +225,7 @@ impl<'a> Conversion<'a> {
                     buckets.truncate(n_kept.max(1));
                     break;
                 }
-                Err(error) => return Err(io_error(&path)(error)),
+                Err(error) => return Err(io_error(&path)(error).into()),
             }
         }
         Ok(files)
@@ -241,10 +242,13 @@ impl<'a> Conversion<'a> {
                 }
                 let bucket = buckets.partition_point(|bucket| bucket.nodes.end <= dst);
                 let (path, file) = &mut files[bucket];
-                write_edge(file, edge, self.data).map_err(io_error(path))
+                Ok(write_edge(file, edge, self.data).map_err(io_error(path))?)
             })
         })?;
-        let finish = |(path, mut file): BucketFile| file.flush().map_err(io_error(&path)).map(|()| path);
+        let finish = |(path, mut file): BucketFile| -> Result<PathBuf> {
+            file.flush().map_err(io_error(&path))?;
+            Ok(path)
+        };
         files.into_iter().map(finish).collect()
     }
 

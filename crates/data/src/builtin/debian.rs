@@ -1,0 +1,234 @@
+//! The data set `debian-packages`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_feature::{Dense, Labels};
+use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_store::Error as StoreError;
+use kiln_store::check_count;
+use serde::Deserialize;
+
+use crate::readers::files::Files;
+use crate::{Dataset, Names, Result, Split};
+
+const FORMAT: u32 = 1;
+
+macro_rules! embedded {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_bytes!(concat!("../../datasets/debian-packages/", $name)).as_slice())),*]
+    };
+}
+
+static EMBEDDED: [(&str, &[u8]); 12] = embedded![
+    "manifest.json",
+    "names.txt.gz",
+    "src.npy.gz",
+    "dst.npy.gz",
+    "edge_types.npy.gz",
+    "labels.npy.gz",
+    "split.npy.gz",
+    "word_indptr.npy.gz",
+    "words.npy.gz",
+    "idf.npy.gz",
+    "word_vectors.npy.gz",
+    "scales.npy.gz",
+];
+
+#[derive(Debug, Deserialize)]
+struct Manifest {
+    format: u32,
+    name: String,
+    class_names: Vec<String>,
+    type_names: Vec<String>,
+}
+
+/// The built-in set `debian-packages`: the 63,437 binary packages of Debian 12 (bookworm) main/amd64.
+///
+/// - *Graph*: an edge from each package to each package that its Depends, Pre-Depends, Recommends,
+///   Suggests or Enhances names, of the type 0 to 4 in this order, and its reverse, of the type plus 5:
+///   what a package needs and what needs it both tell its section. Two packages tied by two fields have
+///   two edges each way. All alternatives count; a name that is no package stands for its providers,
+///   where there are at most 3.
+/// - *Labels*: the package's section, where that is one of the 49 with at least 100 packages from at least
+///   40 source packages.
+/// - *Features*: 128 columns of latent semantic analysis of the first line of the description; nothing
+///   else of the package is in them. A line without a known word gives zeros.
+/// - *Split*: 60/20/20 of the labelled packages, all packages of one source package in one part.
+/// - *Names*: the packages' names, ascending; a node's id is its position.
+///
+/// The set is part of the program (2.5 MB); making the arrays from it takes about 50 ms.
+/// How it was made stands in the manifest, `crates/data/datasets/debian-packages/manifest.json`.
+///
+/// # Errors
+/// None that a program as it was released can meet; see [`read_debian_packages`].
+pub fn debian_packages() -> Result<Dataset> {
+    load(Files::Embedded(&EMBEDDED))
+}
+
+/// A set like [`debian_packages`] from a folder that the generator in `xtask/debian-packages` wrote.
+///
+/// Counts and ranges are checked, the manifest's hashes are not.
+///
+/// # Errors
+/// [`kiln_store::Error::Io`], [`kiln_store::Error::Npy`] and [`kiln_store::Error::Manifest`] for files that are missing or no such files, [`kiln_store::Error::Format`]
+/// for those of another version, [`kiln_store::Error::Inconsistent`], [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for
+/// arrays that contradict each other.
+pub fn read_debian_packages(folder: impl AsRef<Path>) -> Result<Dataset> {
+    load(Files::Folder(folder.as_ref()))
+}
+
+fn load(files: Files<'_>) -> Result<Dataset> {
+    let manifest: Manifest = serde_json::from_slice(&files.read("manifest.json")?)
+        .map_err(|source| StoreError::Manifest { path: files.path("manifest.json"), source })?;
+    if manifest.format != FORMAT {
+        return Err(StoreError::Format {
+            path: files.path("manifest.json"),
+            expected: FORMAT,
+            got: manifest.format,
+        }
+        .into());
+    }
+    let names = load_names(&files)?;
+    let n_nodes = names.len();
+    let labels: Vec<i8> = files.read_npy("labels.npy.gz")?;
+    check_count("labels.npy.gz", "the number of nodes", n_nodes, labels.len())?;
+    let labels: Vec<i32> = labels.into_iter().map(i32::from).collect();
+    let split = load_split(&files, &labels)?;
+    let labels = Labels::new(labels, manifest.class_names.len());
+    labels.validate()?;
+    let reversed = manifest.type_names.iter().map(|name| format!("{name} (reversed)"));
+    Ok(Dataset {
+        name: manifest.name,
+        graph: Arc::new(load_graph(&files, n_nodes, manifest.type_names.len())?),
+        features: Arc::new(load_features(&files, n_nodes)?),
+        labels: Arc::new(labels),
+        split,
+        names: Arc::new(names),
+        edge_type_names: manifest.type_names.iter().cloned().chain(reversed).collect(),
+        class_names: manifest.class_names,
+        notes: Vec::new(),
+    })
+}
+
+fn load_names(files: &Files<'_>) -> Result<Names> {
+    let text = String::from_utf8(files.read_gz("names.txt.gz")?).map_err(|source| StoreError::Io {
+        path: files.path("names.txt.gz"),
+        source: std::io::Error::new(std::io::ErrorKind::InvalidData, source),
+    })?;
+    Ok(Names::new(text.lines()))
+}
+
+/// Both directions of each arc, the reverse with its type raised by `n_types`.
+fn load_graph(files: &Files<'_>, n_nodes: usize, n_types: usize) -> Result<Csc> {
+    let srcs: Vec<u32> = files.read_npy("src.npy.gz")?;
+    let dsts: Vec<u32> = files.read_npy("dst.npy.gz")?;
+    let types: Vec<u8> = files.read_npy("edge_types.npy.gz")?;
+    let largest = types.iter().map(|&ty| usize::from(ty) + 1).max().unwrap_or(0);
+    if largest > n_types || n_types > 128 {
+        check_count("edge_types.npy.gz", "the number of types", n_types, largest)?;
+    }
+    let builder = CscBuilder::new(n_nodes).symmetrize().edge_types(&types).reverse_type_offset(n_types as u8);
+    Ok(builder.build(&srcs, &dsts)?)
+}
+
+fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
+    const NO_PART: u8 = 255;
+    let parts: Vec<u8> = files.read_npy("split.npy.gz")?;
+    check_count("split.npy.gz", "the number of nodes", labels.len(), parts.len())?;
+    let mut split = [const { Vec::new() }; 3];
+    for (node, (&part, &label)) in parts.iter().zip(labels).enumerate() {
+        let members = match part {
+            0..3 => &mut split[usize::from(part)],
+            NO_PART => continue,
+            other => {
+                return Err(StoreError::Inconsistent {
+                    file: "split.npy.gz".into(),
+                    what: "a node's part",
+                    expected: u64::from(NO_PART),
+                    got: u64::from(other),
+                }
+                .into());
+            }
+        };
+        if label < 0 {
+            check_count(
+                "split.npy.gz",
+                "the part of an unlabelled node",
+                usize::from(NO_PART),
+                usize::from(part),
+            )?;
+        }
+        members.push(NodeId(node as u32));
+    }
+    let [train, val, test] = split.map(Buf::from);
+    Ok(Split { train, val, test })
+}
+
+/// The words of all nodes and the words' vectors.
+struct WordVectors {
+    indptr: Vec<u32>,
+    words: Vec<u16>,
+    idf: Vec<f32>,
+    /// `[n_words, dim]`: the vectors times their words' idf.
+    weighted: Vec<f32>,
+    dim: usize,
+}
+
+fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<Dense> {
+    let vectors = load_word_vectors(files, n_nodes)?;
+    let mut rows = vec![0.0; n_nodes * vectors.dim];
+    for (row, range) in rows.chunks_exact_mut(vectors.dim).zip(vectors.indptr.windows(2)) {
+        let words = &vectors.words[range[0] as usize..range[1] as usize];
+        let squares: f32 =
+            words.iter().map(|&word| vectors.idf[usize::from(word)]).map(|idf| idf * idf).sum();
+        for &word in words {
+            let vector = &vectors.weighted[usize::from(word) * vectors.dim..][..vectors.dim];
+            for (value, addend) in row.iter_mut().zip(vector) {
+                *value += addend;
+            }
+        }
+        if squares > 0.0 {
+            let norm = squares.sqrt();
+            for value in row {
+                *value /= norm;
+            }
+        }
+    }
+    Ok(Dense::from_f32(rows, vectors.dim)?)
+}
+
+fn load_word_vectors(files: &Files<'_>, n_nodes: usize) -> Result<WordVectors> {
+    let indptr: Vec<u32> = files.read_npy("word_indptr.npy.gz")?;
+    let words: Vec<u16> = files.read_npy("words.npy.gz")?;
+    let idf: Vec<f32> = files.read_npy("idf.npy.gz")?;
+    let scales: Vec<f32> = files.read_npy("scales.npy.gz")?;
+    let vectors: Vec<i8> = files.read_npy("word_vectors.npy.gz")?;
+    let n_words = idf.len();
+    let dim = vectors.len() / n_words.max(1);
+    if dim == 0 {
+        check_count("word_vectors.npy.gz", "the number of values", n_words.max(1), vectors.len())?;
+    }
+    check_count("word_vectors.npy.gz", "the number of values", n_words * dim, vectors.len())?;
+    check_count("word_indptr.npy.gz", "the length", n_nodes + 1, indptr.len())?;
+    check_count("word_indptr.npy.gz", "the last entry", words.len(), indptr[n_nodes] as usize)?;
+    if let Some(fall) = indptr.windows(2).find(|pair| pair[1] < pair[0]) {
+        check_count(
+            "word_indptr.npy.gz",
+            "an entry below the one before it",
+            fall[0] as usize,
+            fall[1] as usize,
+        )?;
+    }
+    if let Some(&word) = words.iter().find(|&&word| usize::from(word) >= n_words) {
+        check_count("words.npy.gz", "a word beyond the last", n_words - 1, usize::from(word))?;
+    }
+    check_count("scales.npy.gz", "the number of words", n_words, scales.len())?;
+    let mut weighted: Vec<f32> = vectors.into_iter().map(f32::from).collect();
+    for ((vector, scale), idf) in weighted.chunks_exact_mut(dim).zip(&scales).zip(&idf) {
+        for value in vector {
+            *value *= scale * idf;
+        }
+    }
+    Ok(WordVectors { indptr, words, idf, weighted, dim })
+}

@@ -1,0 +1,10 @@
+//! Lists of edges, of which some are read at a time.
+
+mod arrays;
+mod list;
+mod source;
+mod table;
+
+pub(crate) use self::list::{EdgeList, edge_list_of};
+pub(crate) use self::source::CHUNK_EDGES;
+pub use self::source::{EdgeChunk, EdgeData, EdgeSource};

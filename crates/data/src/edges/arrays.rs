@@ -1,0 +1,164 @@
+//! Edge lists in arrays: one of two rows or columns, or one for each end.
+
+use kiln_store::npy::{DType, Order};
+use kiln_store::{ArrayFile, check_count};
+
+use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
+use crate::arrays::node_error;
+use crate::{Error, Note, Result};
+
+/// One end of each edge, `n_edges` elements of an array, `stride` apart from the element `first` on.
+#[derive(Debug)]
+struct Ends {
+    /// Which of the arrays.
+    array: usize,
+    first: usize,
+    stride: usize,
+    /// What an id is, for messages.
+    what: &'static str,
+}
+
+const SRC: &str = "the source of edge";
+const DST: &str = "the destination of edge";
+
+/// An edge list in one or two arrays of integers.
+#[derive(Debug)]
+pub(super) struct EdgeArrays {
+    arrays: Vec<ArrayFile>,
+    srcs: Ends,
+    dsts: Ends,
+    n_edges: usize,
+}
+
+impl EdgeArrays {
+    /// An array of the shape `[2, n_edges]` or `[n_edges, 2]`, in any order.
+    pub(super) fn of_matrix(array: ArrayFile, notes: &mut Vec<Note>) -> Result<Self> {
+        match *array.shape() {
+            [2, 2] => notes.push(Note::Other(format!(
+                "{} is [2, 2]: its first row is taken for the sources, its second for the destinations",
+                array.path().display()
+            ))),
+            [2, _] | [_, 2] => {}
+            ref shape => {
+                let found = format!("{shape:?}");
+                return Err(array.bad_value("the shape, of dimension", 0, "(2, n) or (n, 2)", found).into());
+            }
+        }
+        Self::of_two(array)
+    }
+
+    /// An array of the shape `[2, n_edges]`, in any order: pairs that were transposed lie edge by edge.
+    pub(super) fn of_rows(array: ArrayFile) -> Result<Self> {
+        if !matches!(array.shape(), [2, _]) {
+            let what = format!("an edge list of shape {:?}", array.shape());
+            let instead = "save it as (2, n_edges), the sources first".into();
+            return Err(Error::Unsupported { path: array.path().to_owned(), what, instead });
+        }
+        Self::of_two(array)
+    }
+
+    /// An array that has two rows, or else two columns.
+    fn of_two(array: ArrayFile) -> Result<Self> {
+        check_integers(&array)?;
+        let has_two_rows = array.shape()[0] == 2;
+        let n_edges = array.n_values() / 2;
+        // The ends of one edge lie side by side in two columns row by row, and in two rows column by column.
+        let (second, stride) = match array.order() {
+            Order::Rows if has_two_rows => (n_edges, 1),
+            Order::Columns if !has_two_rows => (n_edges, 1),
+            Order::Rows | Order::Columns => (1, 2),
+        };
+        let srcs = Ends { array: 0, first: 0, stride, what: SRC };
+        let dsts = Ends { array: 0, first: second, stride, what: DST };
+        Ok(Self { arrays: vec![array], srcs, dsts, n_edges })
+    }
+
+    /// An array of sources and one of destinations.
+    pub(super) fn of_pair(srcs: ArrayFile, dsts: ArrayFile) -> Result<Self> {
+        for array in [&srcs, &dsts] {
+            array.check_vector()?;
+            check_integers(array)?;
+        }
+        let n_edges = srcs.n_values();
+        check_count(dsts.path(), "the number of entries", n_edges, dsts.n_values())?;
+        let arrays = vec![srcs, dsts];
+        let srcs = Ends { array: 0, first: 0, stride: 1, what: SRC };
+        let dsts = Ends { array: 1, first: 0, stride: 1, what: DST };
+        Ok(Self { arrays, srcs, dsts, n_edges })
+    }
+
+    /// Number of edges.
+    pub(super) fn n_edges(&self) -> usize {
+        self.n_edges
+    }
+
+    /// Appends one end of some edges.
+    fn read(
+        &self,
+        ends: &Ends,
+        edges: std::ops::Range<usize>,
+        n_nodes: usize,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        let array = &self.arrays[ends.array];
+        let bytes = array.value_bytes();
+        macro_rules! read {
+            ($ty:ty) => {
+                for edge in edges {
+                    let at = (ends.first + edge * ends.stride) * size_of::<$ty>();
+                    // Files of other writers may not be aligned.
+                    let id: $ty = bytemuck::pod_read_unaligned(&bytes[at..at + size_of::<$ty>()]);
+                    match u32::try_from(id) {
+                        Ok(id) if (id as usize) < n_nodes => out.push(id),
+                        _ => return Err(node_error(array, ends.what, edge, i128::from(id), n_nodes).into()),
+                    }
+                }
+            };
+        }
+        match array.dtype() {
+            DType::I8 => read!(i8),
+            DType::U8 => read!(u8),
+            DType::I16 => read!(i16),
+            DType::U16 => read!(u16),
+            DType::I32 => read!(i32),
+            DType::U32 => read!(u32),
+            DType::I64 => read!(i64),
+            DType::U64 => read!(u64),
+            DType::Bool | DType::F16 | DType::F32 | DType::F64 => return Err(wrong_type(array)),
+        }
+        Ok(())
+    }
+}
+
+impl EdgeSource for EdgeArrays {
+    fn edge_data(&self) -> EdgeData {
+        EdgeData::default()
+    }
+
+    fn for_each_chunk(
+        &self,
+        n_nodes: usize,
+        visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
+    ) -> Result<()> {
+        let mut chunk = EdgeChunk::default();
+        for start in (0..self.n_edges).step_by(CHUNK_EDGES) {
+            let edges = start..self.n_edges.min(start + CHUNK_EDGES);
+            chunk.clear();
+            self.read(&self.srcs, edges.clone(), n_nodes, &mut chunk.srcs)?;
+            self.read(&self.dsts, edges, n_nodes, &mut chunk.dsts)?;
+            visit(&mut chunk)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_integers(array: &ArrayFile) -> Result<()> {
+    match array.dtype() {
+        DType::Bool | DType::F16 | DType::F32 | DType::F64 => Err(wrong_type(array)),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_type(array: &ArrayFile) -> Error {
+    array.wrong_type("<i4, <u4, <i8 or <u8").into()
+}

@@ -1,0 +1,247 @@
+use std::path::{Path, PathBuf};
+
+use kiln_graph::{Csc, CscBuilder};
+use kiln_store::Error as StoreError;
+use kiln_store::npy::DType;
+use kiln_store::paths::{find, is_there, required};
+use kiln_store::text::is_gz;
+use kiln_store::{ArrayFile, check_count};
+
+use super::arrays::EdgeArrays;
+use super::source::{EdgeChunk, EdgeData, EdgeSource};
+use super::table::EdgeTable;
+use crate::{Error, Note, Result};
+
+/// The files that may hold an edge list, for messages.
+const EDGE_FILES: &str = "edges.npy, src.npy and dst.npy, edges.csv or edges.csv.gz";
+
+/// An edge list in files, with the arrays of edge data that lie beside it.
+pub(crate) struct EdgeList {
+    /// The file that names the nodes.
+    path: PathBuf,
+    edges: Box<dyn EdgeSource>,
+    weights: Option<ArrayFile>,
+    edge_types: Option<ArrayFile>,
+    /// Where it is known before the list was read.
+    n_edges: Option<usize>,
+    /// How many edges there are said to be, and the file that says so.
+    n_stated: Option<(PathBuf, u64)>,
+    heap_bytes: u64,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl EdgeList {
+    /// The edge list of a folder, with its `weights.npy` and `edge_types.npy`; `None` when there is none.
+    pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>> {
+        let there: Vec<PathBuf> = ["edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"]
+            .iter()
+            .filter_map(|name| find(folder, &[name]))
+            .collect();
+        let Some(first) = there.first() else {
+            return Ok(None);
+        };
+        let is_pair = |path: &Path| path.ends_with("src.npy") || path.ends_with("dst.npy");
+        let mut list = match is_pair(first) {
+            true => Self::of_pair(folder)?,
+            false => Self::of_file(first)?,
+        };
+        let is_aside = |path: &&PathBuf| *path != first && !(is_pair(first) && is_pair(path));
+        for aside in there.iter().filter(is_aside) {
+            let (aside, first) = (aside.display(), first.display());
+            list.notes.push(Note::Other(format!("{aside} is left aside: the edges are those of {first}")));
+        }
+        list.weights = find(folder, &["weights.npy"]).map(|path| vector_of(path, DType::F32)).transpose()?;
+        list.edge_types =
+            find(folder, &["edge_types.npy"]).map(|path| vector_of(path, DType::U8)).transpose()?;
+        if let Some(weights) = list.weights.as_ref().filter(|_| list.edges.edge_data().weights) {
+            return Err(StoreError::Metadata {
+                path: list.path.clone(),
+                key: "the third column".into(),
+                expected: format!("none, since {} has the weights", weights.path().display()),
+                found: "a weight".into(),
+            }
+            .into());
+        }
+        Ok(Some(list))
+    }
+
+    /// The edge list in a file alone, by the end of its name.
+    pub(crate) fn of_file(path: &Path) -> Result<Self> {
+        let mut notes = Vec::new();
+        let name = path.to_string_lossy();
+        let list = if name.ends_with(".npy") {
+            Self::of_arrays(path, EdgeArrays::of_matrix(ArrayFile::open_in_any_order(path)?, &mut notes)?)
+        } else if name.ends_with(".csv") || name.ends_with(".csv.gz") {
+            Self::new(path, Box::new(EdgeTable::open(path, &mut notes)?))
+        } else {
+            let looked_for = "a folder, or an edge list that ends in .npy, .csv or .csv.gz".into();
+            return Err(Error::Unrecognised { path: path.to_owned(), looked_for });
+        };
+        Ok(Self { notes, ..list })
+    }
+
+    /// The edge list of an array `[2, n_edges]`, in any order.
+    pub(crate) fn of_rows(array: ArrayFile) -> Result<Self> {
+        let (path, heap_bytes) = (array.path().to_owned(), array.heap_bytes());
+        Ok(Self { heap_bytes, ..Self::of_arrays(&path, EdgeArrays::of_rows(array)?) })
+    }
+
+    /// The edge list of a text file of two columns without a header. Another number of edges than `n_stated`
+    /// is an error at the end of the list.
+    pub(crate) fn of_pairs(path: &Path, n_stated: Option<(PathBuf, u64)>) -> Result<Self> {
+        Ok(Self { n_stated, ..Self::new(path, Box::new(EdgeTable::of_pairs(path)?)) })
+    }
+
+    fn of_arrays(path: &Path, arrays: EdgeArrays) -> Self {
+        Self { n_edges: Some(arrays.n_edges()), ..Self::new(path, Box::new(arrays)) }
+    }
+
+    fn new(path: &Path, edges: Box<dyn EdgeSource>) -> Self {
+        Self {
+            path: path.to_owned(),
+            edges,
+            weights: None,
+            edge_types: None,
+            n_edges: None,
+            n_stated: None,
+            heap_bytes: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn of_pair(folder: &Path) -> Result<Self> {
+        let array = |name: &str, what: &str| ArrayFile::open(required(folder, &[name], what)?);
+        let srcs = array("src.npy", "where each edge comes from")?;
+        let dsts = array("dst.npy", "where each edge goes")?;
+        let path = srcs.path().to_owned();
+        Ok(Self::of_arrays(&path, EdgeArrays::of_pair(srcs, dsts)?))
+    }
+
+    /// Number of edges, where it is known before the list was read.
+    pub(crate) fn n_edges(&self) -> Option<usize> {
+        self.n_edges
+    }
+
+    /// Bytes of heap that the list takes.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
+    }
+
+    /// The largest id and one: how many nodes there are when nothing else says it.
+    pub(crate) fn count_nodes(&self) -> Result<usize> {
+        let mut n_nodes = 0;
+        self.edges.for_each_chunk(u32::MAX as usize, &mut |chunk| {
+            let largest = chunk.srcs.iter().chain(&chunk.dsts).max();
+            n_nodes = n_nodes.max(largest.map_or(0, |&id| id as usize + 1));
+            Ok(())
+        })?;
+        Ok(n_nodes)
+    }
+
+    /// The graph, built in memory, with a note that says so; `memory_bytes` as for [`Self::build`].
+    pub(crate) fn build_noted(self, n_nodes: usize, memory_bytes: u64, notes: &mut Vec<Note>) -> Result<Csc> {
+        let graph = self.build(n_nodes, CscBuilder::new(n_nodes), memory_bytes)?;
+        notes.extend(self.notes);
+        let to = "a graph in memory: convert the folder once (cargo xtask data convert) to have it mapped";
+        let from = format!("{} edges of a list", graph.n_edges());
+        notes.push(Note::Converted { path: self.path, from, to: to.into() });
+        Ok(graph)
+    }
+
+    /// The graph that a builder for so many nodes makes of the edges. Those of a compressed list may take `memory_bytes` as
+    /// they are read: a few bytes of it can stand for any number of edges.
+    pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>, memory_bytes: u64) -> Result<Csc> {
+        let EdgeData { weights, edge_types } = self.edge_data();
+        let edge_bytes = 8 + 4 * u64::from(weights) + u64::from(edge_types);
+        let most_edges = if is_gz(&self.path) { memory_bytes / edge_bytes } else { u64::MAX };
+        let n_edges = self.n_edges.unwrap_or(0);
+        let mut all = EdgeChunk::default();
+        for ends in [&mut all.srcs, &mut all.dsts] {
+            ends.try_reserve_exact(n_edges).map_err(|_| StoreError::OutOfMemory {
+                what: format!("the {n_edges} edges of {}", self.path.display()),
+            })?;
+        }
+        self.for_each_chunk(n_nodes, &mut |chunk| {
+            if most_edges < (all.len() + chunk.len()) as u64 {
+                let (path, n_edges) = (self.path.clone(), most_edges);
+                return Err(Error::EdgeListTooLarge { path, n_edges, budget_bytes: memory_bytes });
+            }
+            all.srcs.append(&mut chunk.srcs);
+            all.dsts.append(&mut chunk.dsts);
+            all.weights.append(&mut chunk.weights);
+            all.edge_types.append(&mut chunk.edge_types);
+            Ok(())
+        })?;
+        // A builder that may borrow from here.
+        let mut builder = builder;
+        if weights {
+            builder = builder.weights(&all.weights);
+        }
+        if edge_types {
+            builder = builder.edge_types(&all.edge_types);
+        }
+        Ok(builder.build(&all.srcs, &all.dsts)?)
+    }
+}
+
+impl EdgeSource for EdgeList {
+    fn edge_data(&self) -> EdgeData {
+        EdgeData {
+            weights: self.weights.is_some() || self.edges.edge_data().weights,
+            edge_types: self.edge_types.is_some() || self.edges.edge_data().edge_types,
+        }
+    }
+
+    fn for_each_chunk(
+        &self,
+        n_nodes: usize,
+        visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
+    ) -> Result<()> {
+        let arrays = [&self.weights, &self.edge_types].map(Option::as_ref);
+        let mut n_before = 0;
+        self.edges.for_each_chunk(n_nodes, &mut |chunk| {
+            let edges = n_before..n_before + chunk.len();
+            n_before = edges.end;
+            // Of a text file, the number of edges is known at its end only: they are counted to the end.
+            if arrays.into_iter().flatten().any(|array| array.n_values() < edges.end) {
+                return Ok(());
+            }
+            if let Some(weights) = &self.weights {
+                let bytes = &weights.value_bytes()[4 * edges.start..4 * edges.end];
+                chunk.weights.extend(bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned::<f32>));
+            }
+            if let Some(types) = &self.edge_types {
+                chunk.edge_types.extend_from_slice(&types.value_bytes()[edges]);
+            }
+            visit(chunk)
+        })?;
+        for array in arrays.into_iter().flatten() {
+            check_count(array.path(), "the number of entries", n_before, array.n_values())?;
+        }
+        if let Some((path, n_stated)) = &self.n_stated {
+            check_count(path, "the number of edges", n_before, *n_stated as usize)?;
+        }
+        Ok(())
+    }
+}
+
+/// An array of one dimension and one element type.
+fn vector_of(path: PathBuf, dtype: DType) -> Result<ArrayFile> {
+    let array = ArrayFile::open(path)?;
+    array.check_vector_of(dtype)?;
+    Ok(array)
+}
+
+/// The edge list of a folder that has no graph in CSC order.
+pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
+    if is_there(&folder.join("indptr.npy")) {
+        return Ok(None);
+    }
+    match EdgeList::in_folder(folder)? {
+        Some(list) => Ok(Some(list)),
+        None => {
+            let expected = format!("indptr.npy (where each node's in-edges start) and no {EDGE_FILES}");
+            Err(StoreError::Missing { folder: folder.to_owned(), expected }.into())
+        }
+    }
+}

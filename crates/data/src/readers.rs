@@ -1,0 +1,19 @@
+//! Readers of the formats in which others keep data sets.
+
+mod classes;
+pub(crate) mod files;
+pub mod gin;
+pub mod graphbolt;
+pub mod npy;
+pub mod ogb;
+mod relabel;
+pub(crate) mod stored;
+pub mod tu;
+
+use std::path::Path;
+
+/// The folder's own name: what a set without one is called.
+pub(crate) fn name_of(folder: &Path) -> String {
+    let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    resolved.file_name().map_or_else(|| "data".into(), |name| name.to_string_lossy().into_owned())
+}

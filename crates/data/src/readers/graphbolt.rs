@@ -1,0 +1,335 @@
+//! Data sets for DGL GraphBolt: a folder with `metadata.yaml`, which names the files and what they hold.
+
+use std::path::{Path, PathBuf};
+
+use kiln_feature::Labels;
+use kiln_graph::{Buf, NodeId};
+use kiln_store::Error as StoreError;
+use kiln_store::npy::DType;
+use kiln_store::paths::{find, required};
+use kiln_store::yaml::{Yaml, YamlEntry};
+use kiln_store::{ArrayFile, check_count};
+
+use crate::arrays::{node_error, nodes_of, row_shape};
+use crate::check::{Place, check_split};
+use crate::limits::{MEMORY_BYTES, check_n_classes, check_n_nodes};
+use crate::readers::stored::{Edges, Source, Stored};
+use crate::readers::{classes, name_of};
+use crate::{Dataset, Error, Note, Result, Split};
+
+/// The task to take where there are several.
+const TASK: &str = "node_classification";
+
+/// The features to take where there are several.
+const FEATURE: &str = "feat";
+
+/// What the nodes of a set are called, in the versions of GraphBolt.
+const SEEDS: [&str; 2] = ["seeds", "seed_nodes"];
+
+const LABELS: &str = "labels";
+
+/// Opens a GraphBolt folder with one node type and one edge type:
+///
+/// | entry of `metadata.yaml` | what |
+/// |---|---|
+/// | `dataset_name` | optional: the set's name |
+/// | `graph.nodes` | `num`, of one type |
+/// | `graph.edges` | `format` and `path`, of one type: `numpy`, an array `[2, n_edges]`, sources first; or `csv`, two columns without a header |
+/// | `feature_data` | the node features called `feat`, or the only ones: a `numpy` array `[n_nodes, dim]` |
+/// | `tasks` | the task called `node_classification`, or the only one with labels of nodes: `num_classes`, and `train_set`, `validation_set`, `test_set` |
+/// | a set's `data` | `numpy` arrays: the nodes, called `seeds` or `seed_nodes`, and `labels` |
+///
+/// Features stay mapped where their element type allows it (`<f4`, `<f2`), whatever `in_memory` says. Only
+/// nodes of the three sets have labels. Parallel edges are kept, and no edge is added. Other features, edge
+/// features among them, are not read; a note names them.
+///
+/// A path is meant relative to the folder, as GraphBolt takes it: an absolute one and one with `..` are
+/// followed as they stand.
+///
+/// # Errors
+/// [`Error::Unsupported`] for files of `torch`, sets of which only `preprocessed` is there and graphs of
+/// several types, [`kiln_store::Error::Metadata`] for entries and [`kiln_store::Error::BadLine`] for lines that cannot be used,
+/// [`kiln_store::Error::BadValue`], [`kiln_store::Error::Inconsistent`] and [`kiln_store::Error::Npy`] for arrays, [`Error::EdgeListTooLarge`] for compressed
+/// edges that would take more than 1 GiB (then use [`open_within`](crate::open_within)).
+pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
+    read(folder.as_ref())?.read_within(MEMORY_BYTES)
+}
+
+/// Reads what is small, and looks where the rest is.
+pub(crate) fn read(folder: &Path) -> Result<Stored> {
+    let path = metadata_path(folder)?;
+    let yaml = Yaml::read(&path)?;
+    let root = YamlEntry::root(&path, &yaml);
+    let mut notes = Vec::new();
+    let graph = graph_entry(&root)?;
+    let nodes = only(&graph, "nodes", "a graph of several node types")?;
+    let edges = only(&graph, "edges", "a graph of several edge types")?;
+    let node_type = nodes.get("type")?.map(|ty| ty.text()).transpose()?;
+    check_type(&edges, node_type)?;
+    let task = the_task(&root)?;
+    let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
+    note_unused(&graph.list_of("feature_data")?, None, &mut notes)?;
+    // Features come first: they show that there are as many nodes before arrays are made for so many.
+    let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
+    let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
+    let (labels, split) = read_task(folder, &task, node_type, n_nodes, &mut notes)?;
+    check_split(Place::Set(&path), &split, &labels, &mut notes)?;
+    let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
+    let name = name.map_or_else(|| name_of(folder), str::to_owned);
+    Ok(Stored { name, labels, split, features: Source::Mapped(features), edges, notes })
+}
+
+fn metadata_path(folder: &Path) -> Result<PathBuf> {
+    if find(folder, &["metadata.yaml"]).is_none() && find(folder, &["preprocessed/metadata.yaml"]).is_some() {
+        return Err(preprocessed(folder));
+    }
+    Ok(required(folder, &["metadata.yaml"], "which files hold what")?)
+}
+
+fn preprocessed(path: &Path) -> Error {
+    Error::Unsupported {
+        path: path.to_owned(),
+        what: "a set of which only the preprocessed part is there, which only Python reads".into(),
+        instead: "open the folder with the raw files: its metadata.yaml has the entry `graph`".into(),
+    }
+}
+
+fn graph_entry<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
+    let graph = root.get("graph")?;
+    if graph.is_none() && root.get("graph_topology")?.is_some() {
+        return Err(preprocessed(root.path()));
+    }
+    Ok(graph.map_or_else(|| root.require("graph", "a mapping with `nodes` and `edges`"), Ok)?)
+}
+
+/// The only entry of a list.
+fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntry<'a>> {
+    let list = parent.require(key, "a list of one")?;
+    let mut entries = list.list()?;
+    match (entries.pop(), entries.len()) {
+        (Some(entry), 0) => Ok(entry),
+        (None, _) => Err(list.bad("a list of one").into()),
+        (Some(_), _) => Err(Error::Unsupported {
+            path: parent.path().to_owned(),
+            what: format!("{several} ({})", list.key()),
+            instead: "write a folder with the nodes and edges of one type".into(),
+        }),
+    }
+}
+
+/// The task over nodes.
+fn the_task<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
+    let (mut named, mut fitting, mut names) = (None, Vec::new(), Vec::new());
+    for task in root.list_of("tasks")? {
+        let name = task.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
+        names.push(name);
+        if has_labels_of_nodes(&task)? {
+            fitting.push(task.clone());
+        }
+        if name == TASK {
+            named.get_or_insert(task);
+        }
+    }
+    match (named, fitting.pop(), fitting.len()) {
+        (Some(task), ..) | (None, Some(task), 0) => Ok(task),
+        _ => Err(StoreError::Metadata {
+            path: root.path().to_owned(),
+            key: "tasks".into(),
+            expected: format!("one called {TASK}, or one with labels of nodes: give it that name"),
+            found: if names.is_empty() { "missing".into() } else { names.join(", ") },
+        }
+        .into()),
+    }
+}
+
+fn has_labels_of_nodes(task: &YamlEntry<'_>) -> Result<bool> {
+    let mut has = [false; 2];
+    for set in task.list_of("train_set")? {
+        for data in set.list_of("data")? {
+            let name = data.get("name")?.map(|name| name.text()).transpose()?.unwrap_or_default();
+            has[0] |= SEEDS.contains(&name);
+            has[1] |= name == LABELS;
+        }
+    }
+    Ok(has == [true; 2])
+}
+
+/// The file of an entry with `format` and `path`, which must be an array.
+fn numpy(folder: &Path, entry: &YamlEntry<'_>) -> Result<PathBuf> {
+    let format = entry.require("format", "numpy")?;
+    let path = folder.join(entry.require("path", "the name of a file")?.text()?);
+    match format.text()? {
+        "numpy" => Ok(path),
+        "torch" => Err(Error::Unsupported {
+            path,
+            what: "a file of torch, which only Python reads,".into(),
+            instead: "save it with numpy.save and write `format: numpy` and its name to metadata.yaml".into(),
+        }),
+        _ => Err(format.bad("numpy").into()),
+    }
+}
+
+/// Checks that an entry is about nodes of the graph's only type, where that has a name.
+fn check_type(entry: &YamlEntry<'_>, node_type: Option<&str>) -> Result<()> {
+    let (Some(stated), Some(node_type)) = (entry.get("type")?, node_type) else {
+        return Ok(());
+    };
+    // Edge types are written source:name:destination.
+    let of_others = match &stated.text()?.split(':').collect::<Vec<_>>()[..] {
+        [src, _, dst] => *src != node_type || *dst != node_type,
+        name => *name != [node_type],
+    };
+    if of_others { Err(stated.bad(format!("{node_type}, the only node type")).into()) } else { Ok(()) }
+}
+
+fn find_edges(folder: &Path, edges: &YamlEntry<'_>) -> Result<Source> {
+    let format = edges.require("format", "numpy or csv")?;
+    match format.text()? {
+        "csv" => {
+            let path = edges.require("path", "the name of a file")?;
+            Ok(Source::Table(folder.join(path.text()?)))
+        }
+        "numpy" | "torch" => Ok(Source::Mapped(ArrayFile::open_in_any_order(numpy(folder, edges)?)?)),
+        _ => Err(format.bad("numpy or csv").into()),
+    }
+}
+
+fn find_features(
+    folder: &Path,
+    root: &YamlEntry<'_>,
+    node_type: Option<&str>,
+    n_nodes: usize,
+    notes: &mut Vec<Note>,
+) -> Result<ArrayFile> {
+    let all = root.list_of("feature_data")?;
+    let position = the_feature(root, &all)?;
+    note_unused(&all, Some(position), notes)?;
+    check_type(&all[position], node_type)?;
+    let path = numpy(folder, &all[position])?;
+    let array = ArrayFile::open(&path)?;
+    check_count(&path, "the number of feature rows", n_nodes, row_shape(&array)?.0)?;
+    Ok(array)
+}
+
+/// Which features to use.
+fn the_feature(root: &YamlEntry<'_>, all: &[YamlEntry<'_>]) -> Result<usize> {
+    let mut of_nodes = Vec::new();
+    for (position, feature) in all.iter().enumerate() {
+        let name = feature.require("name", "the features' name")?.text()?;
+        if feature.require("domain", "node or edge")?.text()? == "node" {
+            of_nodes.push((position, name));
+        }
+    }
+    let named = of_nodes.iter().find(|(_, name)| *name == FEATURE);
+    match (named, &of_nodes[..]) {
+        (Some(&(position, _)), _) | (None, &[(position, _)]) => Ok(position),
+        (None, []) => Err(Error::Unsupported {
+            path: root.path().to_owned(),
+            what: "a graph without node features".into(),
+            instead: format!("add an entry of the domain node called {FEATURE} to feature_data"),
+        }),
+        (None, several) => Err(StoreError::Metadata {
+            path: root.path().to_owned(),
+            key: "feature_data".into(),
+            expected: format!("node features called {FEATURE}: give that name to those to be used"),
+            found: several.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", "),
+        }
+        .into()),
+    }
+}
+
+/// Notes the features that are not read: all but the one at `used`.
+fn note_unused(features: &[YamlEntry<'_>], used: Option<usize>, notes: &mut Vec<Note>) -> Result<()> {
+    for (position, feature) in features.iter().enumerate() {
+        if Some(position) != used {
+            let domain = feature.get("domain")?.map_or(Ok("unknown"), |domain| domain.text())?;
+            let name = feature.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
+            let key = feature.key();
+            notes.push(Note::Other(format!(
+                "the {domain} feature {name} ({key} in metadata.yaml) is not used"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The labels of all nodes that stand in a set, and the sets.
+fn read_task(
+    folder: &Path,
+    task: &YamlEntry<'_>,
+    node_type: Option<&str>,
+    n_nodes: usize,
+    notes: &mut Vec<Note>,
+) -> Result<(Labels, Split)> {
+    let n_classes = match task.get("num_classes")? {
+        Some(stated) => Some(check_n_classes(task.path(), stated.count()?)?),
+        None => None,
+    };
+    let mut classes = Classes { of_nodes: vec![-1; n_nodes], n_classes };
+    let mut part = |key: &str| -> Result<Buf<NodeId>> {
+        if key != "train_set" && task.get(key)?.is_none() {
+            notes.push(Note::Other(format!("metadata.yaml has no {key}: that part of the split is empty")));
+            return Ok(Buf::default());
+        }
+        let set = only(task, key, "a set over several node types")?;
+        check_type(&set, node_type)?;
+        classes.read_set(folder, &set, notes)
+    };
+    let split = Split { train: part("train_set")?, val: part("validation_set")?, test: part("test_set")? };
+    let n_classes = n_classes.unwrap_or_else(|| classes::n_classes(&classes.of_nodes));
+    Ok((Labels::new(classes.of_nodes, n_classes), split))
+}
+
+/// The classes of the nodes that stood in a set so far.
+struct Classes {
+    /// One a node; -1 for none yet.
+    of_nodes: Vec<i32>,
+    n_classes: Option<usize>,
+}
+
+impl Classes {
+    /// Reads the nodes of a set, and takes over their labels.
+    fn read_set(&mut self, folder: &Path, set: &YamlEntry<'_>, notes: &mut Vec<Note>) -> Result<Buf<NodeId>> {
+        let n_nodes = self.of_nodes.len();
+        let (nodes_path, labels_path) = (data(folder, set, &SEEDS)?, data(folder, set, &[LABELS])?);
+        let nodes_array = ArrayFile::open(nodes_path)?;
+        let nodes = nodes_of(&nodes_array, "entry", n_nodes, notes)?;
+        let labels_array = ArrayFile::open(&labels_path)?;
+        let labels = classes::from_array(&labels_array)?;
+        check_count(&labels_path, "the number of labels", nodes.len(), labels.len())?;
+        for (position, (node, &label)) in nodes.iter().zip(&labels).enumerate() {
+            let Some(known) = self.of_nodes.get_mut(node.index()) else {
+                // Ids of <i4 are mapped as unsigned.
+                let is_signed = nodes_array.dtype() == DType::I32;
+                let id = if is_signed { i128::from(node.0 as i32) } else { i128::from(node.0) };
+                return Err(node_error(&nodes_array, "entry", position, id, n_nodes).into());
+            };
+            let expected = match self.n_classes {
+                _ if label < 0 => "a class: the nodes of a set have one".to_owned(),
+                Some(n_classes) if label as usize >= n_classes => format!("below num_classes, {n_classes}"),
+                _ if *known >= 0 && *known != label => {
+                    format!("{known}, which node {} has elsewhere", node.0)
+                }
+                _ => {
+                    *known = label;
+                    continue;
+                }
+            };
+            return Err(labels_array.bad_value("the label of row", position, expected, label).into());
+        }
+        Ok(nodes)
+    }
+}
+
+/// The file of the data of a set that has one of these names.
+fn data(folder: &Path, set: &YamlEntry<'_>, names: &[&str]) -> Result<PathBuf> {
+    let all = set.require("data", "a list of files")?;
+    for data in all.list()? {
+        if let Some(name) = data.get("name")?
+            && names.contains(&name.text()?)
+        {
+            return numpy(folder, &data);
+        }
+    }
+    Err(all.bad(format!("an entry called {}", names.join(" or "))).into())
+}

@@ -1,0 +1,184 @@
+//! A folder of `.npy` files as a data set.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_feature::{FeatureSource, Labels, Sparse};
+use kiln_graph::{Buf, Csc, NodeId};
+use kiln_store::npy::DType;
+use kiln_store::paths::{find, required};
+use kiln_store::{ArrayFile, check_count};
+
+use crate::arrays::{labels_of, nodes_of, offsets_of, row_shape, rows_of};
+use crate::check::{Place, check_split};
+use crate::edges::edge_list_of;
+use crate::graph_folder::graph_of;
+use crate::limits::{MEMORY_BYTES, check_n_classes, numbers};
+use crate::readers::classes::n_classes;
+use crate::readers::name_of;
+use crate::{Dataset, Names, Note, Result, Split};
+
+/// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
+/// element types allow it:
+///
+/// | file | what | element types |
+/// |---|---|---|
+/// | `indptr.npy` | where each node's in-edges start, `[n_nodes + 1]` | i64, u64 mapped; i32, u32 copied |
+/// | `indices.npy` | the source of each edge, `[n_edges]` | i32, u32 mapped; i64, u64 copied |
+/// | `weights.npy` | optional: each edge's weight, `[n_edges]` | f32 |
+/// | `edge_types.npy` | optional: each edge's type, `[n_edges]` | u8 |
+/// | `features.npy` | a row a node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
+/// | `features_{indptr,indices,data}.npy` | instead of it: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
+/// | `labels.npy` | a class a node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
+/// | `train.npy`, `val.npy`, `test.npy` | the nodes of each part; or `train_idx.npy` and so on | i32, u32 mapped; i64, u64 copied |
+///
+/// In place of `indptr.npy` and `indices.npy` there may be an edge list, as
+/// [`convert`](crate::convert::convert()) describes it: the graph is then built in memory, and weights and
+/// types are in the order of the list. A compressed list may take 1 GiB, or what
+/// [`open_within`](crate::open_within) is given.
+///
+/// What is copied stands in [`Dataset::notes`], as do splits that overlap and files that others are read in
+/// place of. Labels and splits are read and checked. Edges and features are not: samplers check each id that
+/// they meet, and [`Dataset::validate`] reads everything.
+///
+/// # Errors
+/// [`kiln_store::Error::Missing`] for a folder that lacks a file, [`kiln_store::Error::Npy`] for files that are no array of such a
+/// type, [`kiln_store::Error::Inconsistent`] for arrays that contradict each other, [`kiln_store::Error::BadValue`] for ids and
+/// labels that cannot be, [`Error::EdgeListTooLarge`](crate::Error::EdgeListTooLarge) for a compressed edge list of too many edges.
+pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
+    open_within(folder.as_ref(), MEMORY_BYTES)
+}
+
+/// The same with another limit of compressed edge lists.
+pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
+    let mut notes = Vec::new();
+    note_left_aside(folder, &mut notes);
+    let graph = match edge_list_of(folder)? {
+        None => open_graph(folder, Place::Folder(folder), &mut notes)?,
+        Some(list) => {
+            // Labels say how many nodes there are before arrays are made for so many.
+            let path = required(folder, &["labels.npy"], "the class of each node")?;
+            list.build_noted(ArrayFile::open(path)?.n_values(), memory_bytes, &mut notes)?
+        }
+    };
+    let n_nodes = graph.n_nodes();
+    let features = open_features(folder, Place::Folder(folder), n_nodes, None, &mut notes)?;
+    let path = required(folder, &["labels.npy"], "the class of each node")?;
+    // Counts are checked before anything is converted: a file that was never filled may state any.
+    let array = ArrayFile::open(&path)?;
+    array.check_vector()?;
+    check_count(&path, "the number of labels", n_nodes, array.n_values())?;
+    let labels = labels_of(&array, &mut notes)?;
+    let n_classes = check_n_classes(&path, n_classes(&labels) as u64)?;
+    let labels = Labels::new(labels, n_classes);
+    let split = open_split(folder, n_nodes, &mut notes)?;
+    check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
+    Ok(Dataset {
+        name: name_of(folder),
+        graph: Arc::new(graph),
+        features,
+        labels: Arc::new(labels),
+        split,
+        names: Arc::new(Names::default()),
+        class_names: numbers(n_classes),
+        edge_type_names: Vec::new(),
+        notes,
+    })
+}
+
+/// The files of a folder of arrays of which one is enough, in the order in which they are taken. Edge lists
+/// among themselves are noted where they are read.
+const ALTERNATIVES: [&[&str]; 5] = [
+    &["indptr.npy", "edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"],
+    &FEATURES,
+    &PARTS[0],
+    &PARTS[1],
+    &PARTS[2],
+];
+
+/// The file that tells how many rows the features have: dense ones, or the rows of a CSR matrix.
+pub(crate) const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
+
+/// The files of the parts of the split, training, validation, test. The first of each is the name in kiln's
+/// own form.
+pub(crate) const PARTS: [[&str; 2]; 3] =
+    [["train.npy", "train_idx.npy"], ["val.npy", "val_idx.npy"], ["test.npy", "test_idx.npy"]];
+
+/// Notes the files that are not read since the folder also has others for the same.
+pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
+    for names in ALTERNATIVES {
+        if let Some(taken) = find(folder, &names[..1]) {
+            note_others(folder, &taken, &names[1..], notes);
+        }
+    }
+}
+
+/// Notes those of these files that the folder has: `taken` is read in their place.
+pub(crate) fn note_others(folder: &Path, taken: &Path, names: &[&str], notes: &mut Vec<Note>) {
+    for aside in names.iter().filter_map(|name| find(folder, &[name])) {
+        let (aside, taken) = (aside.display(), taken.display());
+        notes.push(Note::Other(format!("{aside} is left aside: {taken} is read in its place")));
+    }
+}
+
+/// The graph of a folder in CSC order; `place` is what messages say of its arrays.
+pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>) -> Result<Csc> {
+    let path = required(folder, &["indptr.npy"], "where each node's in-edges start")?;
+    let indptr = offsets_of(&ArrayFile::open(&path)?, notes)?;
+    if indptr.is_empty() {
+        check_count(&path, "the number of entries", 1, 0)?;
+    }
+    let n_nodes = indptr.len() - 1;
+    let path = required(folder, &["indices.npy"], "the source of each edge")?;
+    let indices = nodes_of(&ArrayFile::open(path)?, "edge", n_nodes, notes)?;
+    let weights = find(folder, &["weights.npy"]);
+    let weights = weights.map(|path| ArrayFile::open(path)?.values::<f32>()).transpose()?;
+    let types = find(folder, &["edge_types.npy"]);
+    let types = types.map(|path| ArrayFile::open(path)?.values::<u8>()).transpose()?;
+    graph_of(place, indptr, indices, weights, types)
+}
+
+/// The features of all nodes. `dim` is the number of columns where it is known: the arrays of a CSR matrix
+/// do not say it, and it is then one more than the largest column that is used.
+pub(crate) fn open_features(
+    folder: &Path,
+    place: Place<'_>,
+    n_nodes: usize,
+    dim: Option<usize>,
+    notes: &mut Vec<Note>,
+) -> Result<Arc<dyn FeatureSource>> {
+    let path = required(folder, &FEATURES, "the features of each node")?;
+    let array = ArrayFile::open(&path)?;
+    let is_dense = path.ends_with("features.npy");
+    let n_rows = if is_dense { row_shape(&array)?.0 } else { array.n_values().saturating_sub(1) };
+    check_count(&path, "the number of feature rows", n_nodes, n_rows)?;
+    Ok(if is_dense {
+        Arc::new(rows_of(&array, notes)?)
+    } else {
+        let indptr = offsets_of(&array, notes)?;
+        let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;
+        let columns = ArrayFile::open(columns_path)?;
+        columns.check_vector()?;
+        // A column is checked where a row is gathered, so that here any 32-bit number will do.
+        let columns: Buf<u32> = match columns.dtype() {
+            DType::I32 | DType::U32 => columns.elements()?,
+            _ => {
+                nodes_of(&columns, "entry", u32::MAX as usize, notes)?.iter().map(|column| column.0).collect()
+            }
+        };
+        let values_path = required(folder, &["features_data.npy"], "the value of each feature")?;
+        let values = ArrayFile::open(values_path)?.values::<f32>()?;
+        let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
+        let sparse = Sparse::new(indptr, columns, values, dim);
+        Arc::new(sparse.map_err(|error| place.located(error.into()))?)
+    })
+}
+
+pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
+    let mut part = |names: [&str; 2]| -> Result<Buf<NodeId>> {
+        let path = required(folder, &names, "the nodes of one part of the split")?;
+        nodes_of(&ArrayFile::open(path)?, "entry", n_nodes, notes)
+    };
+    let [train, val, test] = PARTS;
+    Ok(Split { train: part(train)?, val: part(val)?, test: part(test)? })
+}

@@ -1,0 +1,163 @@
+//! Tables of numbers in text files, plain or compressed with gzip, with errors that name the line.
+
+use std::fmt;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use flate2::read::MultiGzDecoder;
+use kiln_graph::open_file;
+
+use crate::{Error, Result};
+
+/// Longer lines are refused: a few kilobytes of gzip can stand for one that takes all memory.
+pub const MAX_LINE_BYTES: usize = 1 << 24;
+
+/// Returns whether a file is compressed, by its name.
+pub fn is_gz(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+/// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
+pub struct TextTable {
+    path: PathBuf,
+    reader: csv::Reader<Box<dyn Read>>,
+    record: csv::ByteRecord,
+    /// Fields of the first line, once it is read.
+    n_columns: Option<usize>,
+}
+
+impl fmt::Debug for TextTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextTable").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl TextTable {
+    /// Opens a file whose fields are separated by commas; one whose name ends in `.gz` is decompressed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let file = open_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        let bytes: Box<dyn Read> =
+            if is_gz(&path) { Box::new(MultiGzDecoder::new(BufReader::new(file))) } else { Box::new(file) };
+        Ok(Self::new(path, bytes))
+    }
+
+    /// A table whose bytes come from somewhere else: `path` is what messages call it.
+    pub fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
+        // Only a line feed ends a line, the last one too, so that lines are counted as they are read. A carriage
+        // return before it is a blank at the end of a field.
+        let lines = ShortLines { bytes: Box::new(bytes.chain(&b"\n"[..])), n_since_break: 0 };
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .quoting(false)
+            .flexible(true)
+            .terminator(csv::Terminator::Any(b'\n'))
+            .buffer_capacity(1 << 16)
+            .from_reader(Box::new(lines) as Box<dyn Read>);
+        Self { path, reader, record: csv::ByteRecord::new(), n_columns: None }
+    }
+
+    /// The next line; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::BadLine`] for another number of fields than the first line has, [`Error::Io`] for a file
+    /// that cannot be read or decompressed.
+    pub fn next_row(&mut self) -> Result<Option<TextRow<'_>>> {
+        loop {
+            match self.reader.read_byte_record(&mut self.record) {
+                Ok(false) => return Ok(None),
+                Ok(true) if self.record.len() == 1 && &self.record[0] == b"\r" => {}
+                Ok(true) => break,
+                Err(error) => {
+                    let source = match error.into_kind() {
+                        csv::ErrorKind::Io(source) => source,
+                        other => io::Error::other(format!("{other:?}")),
+                    };
+                    return Err(Error::Io { path: self.path.clone(), source });
+                }
+            }
+        }
+        // The record's own position is that of the empty lines before it.
+        let line = self.reader.position().line() - 1;
+        let n_columns = *self.n_columns.get_or_insert(self.record.len());
+        if self.record.len() != n_columns {
+            return Err(Error::BadLine {
+                path: self.path.clone(),
+                line,
+                expected: format!("{n_columns} fields, as the first line has"),
+                found: format!("{} fields", self.record.len()),
+            });
+        }
+        Ok(Some(TextRow { path: &self.path, line, record: &self.record }))
+    }
+
+    /// What messages call the table.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Bytes whose lines are at most [`MAX_LINE_BYTES`] long; an error for the first longer one.
+struct ShortLines {
+    bytes: Box<dyn Read>,
+    n_since_break: usize,
+}
+
+impl Read for ShortLines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.bytes.read(buffer)?;
+        self.n_since_break = match buffer[..n_bytes].iter().rposition(|&byte| byte == b'\n') {
+            Some(position) => n_bytes - position,
+            None => self.n_since_break + n_bytes,
+        };
+        if self.n_since_break > MAX_LINE_BYTES {
+            let said = format!("a line of more than {MAX_LINE_BYTES} bytes, which is no line of a table");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, said));
+        }
+        Ok(n_bytes)
+    }
+}
+
+/// One line of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct TextRow<'a> {
+    path: &'a Path,
+    line: u64,
+    record: &'a csv::ByteRecord,
+}
+
+impl TextRow<'_> {
+    /// Number of fields.
+    pub fn n_fields(&self) -> usize {
+        self.record.len()
+    }
+
+    /// Parses a field; `expected` is what it should be, for the message.
+    ///
+    /// # Errors
+    /// [`Error::BadLine`].
+    pub fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
+        let text = self.field(field).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| self.bad(field, expected))
+    }
+
+    /// An error for a field that cannot be used.
+    pub fn bad(&self, field: usize, expected: &str) -> Error {
+        const LONGEST: usize = 60;
+        let found = match self.field(field) {
+            Some(bytes) => String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned(),
+            None => format!("{} fields", self.n_fields()),
+        };
+        let (path, expected) = (self.path.to_owned(), expected.to_owned());
+        Error::BadLine { path, line: self.line, expected, found }
+    }
+
+    /// A field without the blanks around it. The reader's own trimming allocates for each line.
+    fn field(&self, field: usize) -> Option<&[u8]> {
+        self.record.get(field).map(<[u8]>::trim_ascii)
+    }
+}
