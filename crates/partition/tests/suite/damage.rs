@@ -203,7 +203,7 @@ fn check_edited(from: &str, to: &str, expected: &str) {
     let (_root, folder) = six_nodes(Stored::F32);
     edit(&folder, from, to);
     let error = Part::open(&folder).unwrap_err();
-    assert!(matches!(&error, Error::Data(_) | Error::BadBook { .. }), "{error}");
+    assert!(matches!(&error, Error::Store(_) | Error::BadBook { .. }), "{error}");
     assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
     assert_eq!(Part::verify(&folder).unwrap_err().to_string(), error.to_string());
 }
