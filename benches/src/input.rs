@@ -2,11 +2,12 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_data::{Dataset, debian_packages, npy, synthetic};
+use kiln_data::{Dataset, debian_packages, synthetic};
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch};
 use kiln_sample::{BlockSampler, Fanout, NeighborSampler, Sampled, Scratch};
+use kiln_store::npy;
 
 use crate::Result;
 

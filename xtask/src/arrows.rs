@@ -32,6 +32,7 @@ const ALL: &[&str] = &[
     "kiln-graph",
     "kiln-sample",
     "kiln-feature",
+    "kiln-store",
     "kiln-data",
     "kiln-partition",
     "kiln-loader",
@@ -52,8 +53,9 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-graph", normal: &["kiln-mem"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-sample", normal: &["kiln-mem", "kiln-graph"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-feature", normal: &["kiln-mem", "kiln-graph"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-data", normal: &["kiln-graph", "kiln-feature"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-partition", normal: &["kiln-graph", "kiln-feature", "kiln-sample", "kiln-data"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-store", normal: &["kiln-graph"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-data", normal: &["kiln-graph", "kiln-feature", "kiln-store"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-partition", normal: &["kiln-graph", "kiln-feature", "kiln-sample", "kiln-store", "kiln-data"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
     Row { name: "kiln-dist", normal: &[], dev: &[], tensors: Forbidden },
     Row { name: "kiln-rpc", normal: &["kiln-dist"], dev: &[], tensors: Forbidden },
@@ -62,13 +64,13 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-remote", normal: &["kiln-graph", "kiln-sample", "kiln-feature", "kiln-partition", "kiln-dist", "kiln-rpc"], dev: &["kiln-data", "kiln-loader"], tensors: Forbidden },
     Row { name: "kiln-kernels", normal: &["kiln-mem", "kiln-graph", "kiln-sample", "kiln-feature", "kiln-nccl", "burn", "burn-cubecl", "cubecl", "cubecl-runtime"], dev: &[], tensors: Allowed },
     Row { name: "kiln-nn", normal: &["kiln-kernels", "kiln-sample", "burn"], dev: &["kiln-graph"], tensors: Allowed },
-    Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-loader", "kiln-feature", "kiln-dist", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
+    Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-store", "kiln-loader", "kiln-feature", "kiln-dist", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
     // xtask is built before anything else, so it stays light: of ours it has what writes data sets and parts of
     // them.
-    Row { name: "xtask", normal: &["kiln-data", "kiln-graph", "kiln-partition", "kiln-sample"], dev: &[], tensors: Forbidden },
+    Row { name: "xtask", normal: &["kiln-data", "kiln-graph", "kiln-partition", "kiln-sample", "kiln-store"], dev: &[], tensors: Forbidden },
 ];
 
 /// A package is a tensor library when its name is one of these or starts with one and a hyphen.

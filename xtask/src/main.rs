@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_an_error_says_of_its_source_is_not_said_again() {
         let source = std::io::Error::other("no room");
-        let inner = kiln_data::Error::Io { path: "a.npy".into(), source };
+        let inner = kiln_store::Error::Io { path: "a.npy".into(), source };
         let error = anyhow::Error::from(inner).context("converting b");
         assert_eq!(describe(&error), "converting b: a.npy: no room");
     }

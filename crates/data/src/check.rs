@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::{Csc, NodeId};
+use kiln_store::Error as StoreError;
+use kiln_store::paths::find;
 
 use crate::limits::bad_dim;
-use crate::paths::find;
 use crate::{Dataset, Error, Names, Note, Result, Split};
 
 /// Elements that are gathered in one go, unless a single row has more.
@@ -42,7 +43,7 @@ impl Place<'_> {
         found: impl ToString,
     ) -> Error {
         let (path, expected, found) = (self.file(&[file]), expected.into(), found.to_string());
-        Error::BadValue { path, what, position, expected, found }
+        StoreError::BadValue { path, what, position, expected, found }.into()
     }
 
     /// The file of a part of the split.
@@ -71,12 +72,10 @@ impl Place<'_> {
                 format!("a node, {}", below(n_nodes)),
                 stored_id(node),
             ),
-            Error::Graph(Graph::LengthMismatch { what, expected, got }) => Error::Inconsistent {
-                file: self.file(&[&format!("{what}.npy")]),
-                what: "the number of entries",
-                expected,
-                got,
-            },
+            Error::Graph(Graph::LengthMismatch { what, expected, got }) => {
+                let file = self.file(&[&format!("{what}.npy")]);
+                StoreError::Inconsistent { file, what: "the number of entries", expected, got }.into()
+            }
             // The entry before the first would be 0: no `indptr` falls there.
             Error::Graph(Graph::IndptrNotMonotone { node: 0, before: 0, after }) => {
                 self.bad("indptr.npy", "entry", 0, "0, where the first node's edges start", after)
@@ -89,10 +88,11 @@ impl Place<'_> {
                 let expected = format!("a class, {}, or a negative number", below(n_classes));
                 self.bad("labels.npy", "the label of node", node.0.into(), expected, label)
             }
-            Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0),
-            Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim),
+            Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0).into(),
+            Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim).into(),
             Error::Feature(Feature::BadSparse { what, expected, got }) => {
-                Error::Inconsistent { file: self.file(&["features_indptr.npy"]), what, expected, got }
+                let file = self.file(&["features_indptr.npy"]);
+                StoreError::Inconsistent { file, what, expected, got }.into()
             }
             Error::Feature(Feature::BadSparseRow { node, start, end, n_values }) => {
                 let expected = format!("a range within 0 to {n_values} that does not fall");
@@ -150,7 +150,9 @@ pub(crate) fn check_split(
             let is_stored = matches!(place, Place::Folder(_)) || nodes.path().is_some();
             let id = if is_stored { stored_id(node.0) } else { node.0.to_string() };
             let found = format!("node {id}");
-            return Err(Error::BadValue { path, what, position: position as u64, expected, found });
+            return Err(
+                StoreError::BadValue { path, what, position: position as u64, expected, found }.into()
+            );
         }
     }
     note_overlaps(split, labels.len(), notes);

@@ -30,19 +30,21 @@ mod sorting;
 use std::path::Path;
 
 use kiln_graph::{Duplicates, SelfLoops};
+use kiln_store::array_folder::{Entries, FolderWriter};
+use kiln_store::paths::is_there;
+use kiln_store::{check_count, io_error};
 
 use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written, write_csc};
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
-use crate::array_folder::{Entries, FolderWriter};
 use crate::edges::{EdgeList, edge_list_of};
-use crate::error::check_count;
 use crate::format::manifest::{self, Manifest};
 use crate::limits::{MEMORY_BYTES, check_node_count};
-use crate::paths::is_there;
 use crate::readers::name_of;
 use crate::readers::npy::note_left_aside;
 use crate::readers::stored::Stored;
 use crate::{Error, Kind, Note, Result, format, graphbolt, ogb, recognize};
+
+pub use kiln_store::parse_bytes;
 
 pub use crate::edges::{EdgeChunk, EdgeData, EdgeSource};
 
@@ -76,36 +78,6 @@ impl Default for Options {
             self_loops: SelfLoops::Keep,
         }
     }
-}
-
-/// Reads a number of bytes, as command lines have it: `1000000`, or with a unit of 1024, `512MiB`.
-///
-/// ```
-/// assert_eq!(kiln_data::convert::parse_bytes("3KiB")?, 3072);
-/// # Ok::<(), kiln_data::Error>(())
-/// ```
-///
-/// # Errors
-/// [`Error::BadParameter`] for anything else, and for 2^64 bytes or more.
-pub fn parse_bytes(text: &str) -> Result<u64> {
-    let n_digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(n_digits);
-    let factor: Option<u64> = match unit.trim() {
-        "" | "B" => Some(1),
-        "KiB" => Some(1 << 10),
-        "MiB" => Some(1 << 20),
-        "GiB" => Some(1 << 30),
-        "TiB" => Some(1 << 40),
-        _ => None,
-    };
-    let number: Option<u64> = digits.parse().ok();
-    number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor)).ok_or_else(|| {
-        Error::BadParameter {
-            what: "a size",
-            expected: "a number of bytes, as in 1000000, 512MiB or 2GiB",
-            got: format!("{text:?}"),
-        }
-    })
 }
 
 /// What a conversion did.
@@ -149,11 +121,11 @@ pub struct Converted {
 /// beside an edge list are in its order.
 ///
 /// # Errors
-/// [`Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
+/// [`kiln_store::Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
 /// [`Error::Memory`] for a memory that is too small, with the least that would do;
-/// [`Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set, [`Error::WrongKind`] for
-/// graphs to classify; [`Error::BadValue`], [`Error::BadLine`], [`Error::Npy`], [`Error::Inconsistent`],
-/// [`Error::Metadata`], [`Error::Unsupported`], [`Error::HashMismatch`] and [`Error::Io`] for what is wrong in
+/// [`kiln_store::Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set, [`Error::WrongKind`] for
+/// graphs to classify; [`kiln_store::Error::BadValue`], [`kiln_store::Error::BadLine`], [`kiln_store::Error::Npy`], [`kiln_store::Error::Inconsistent`],
+/// [`kiln_store::Error::Metadata`], [`Error::Unsupported`], [`kiln_store::Error::HashMismatch`] and [`kiln_store::Error::Io`] for what is wrong in
 /// it. Nothing is left behind.
 pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options) -> Result<Converted> {
     let (input, out) = (input.as_ref(), out.as_ref());
@@ -164,7 +136,7 @@ pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options
         // What is no data set may be edges alone.
         Ok(Kind::Kiln | Kind::Npy) | Err(_) => {}
     }
-    let about = std::fs::metadata(input).map_err(|source| Error::Io { path: input.to_owned(), source })?;
+    let about = std::fs::metadata(input).map_err(io_error(input))?;
     if !about.is_dir() {
         let list = EdgeList::of_file(input)?;
         let mut set = FolderWriter::create(out)?;

@@ -3,11 +3,12 @@ use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
+use kiln_store::Error as StoreError;
 
 use crate::check::{Place, check_split, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
-use crate::{Error, Names, Note, Result};
+use crate::{Names, Note, Result};
 
 /// A graph with all that node classification needs. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -56,7 +57,7 @@ impl Split {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
+    /// [`Error::BadParameter`](crate::Error::BadParameter) for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
     pub fn random(n_items: usize, shares: [f64; 2], seed: u64) -> Result<Self> {
         // What sums of decimal fractions are off by.
         const TOLERANCE: f64 = 1e-9;
@@ -79,8 +80,8 @@ impl Split {
     /// `docs/rng.md` has the stream and an example.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for fewer than 2 folds and for more than there are labelled items, and
-    /// [`Error::Feature`] for a label that is no class.
+    /// [`Error::BadParameter`](crate::Error::BadParameter) for fewer than 2 folds and for more than there are labelled items, and
+    /// [`Error::Feature`](crate::Error::Feature) for a label that is no class.
     pub fn folds(labels: &Labels, n_folds: usize, seed: u64) -> Result<Vec<Vec<NodeId>>> {
         labels.validate()?;
         require(n_folds >= 2, "n_folds", "at least 2", n_folds)?;
@@ -146,8 +147,8 @@ impl Dataset {
     /// of all nodes are known when training starts (the transductive setting). No label is read.
     ///
     /// # Errors
-    /// [`Error::Feature`] for rows of a damaged file, and
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file, and
+    /// [`kiln_store::Error::OutOfMemory`].
     pub fn standardize(self) -> Result<Self> {
         self.map_features(|values, dim| {
             let scaling = Scaling::of_columns(values, dim);
@@ -166,19 +167,20 @@ impl Dataset {
     /// stay sparse, others become 32-bit floats.
     ///
     /// # Errors
-    /// [`Error::BadValue`] for a row with a negative value, whose sum says nothing;
-    /// [`Error::Feature`] for rows of a damaged file, and
-    /// [`Error::OutOfMemory`].
+    /// [`kiln_store::Error::BadValue`] for a row with a negative value, whose sum says nothing;
+    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file, and
+    /// [`kiln_store::Error::OutOfMemory`].
     pub fn row_normalize(self) -> Result<Self> {
         let normalize = |node: NodeId, row: &mut [f32]| {
             if let Some(negative) = row.iter().find(|&&value| value < 0.0) {
-                return Err(Error::BadValue {
+                return Err(StoreError::BadValue {
                     path: self.name.clone().into(),
                     what: "a feature of node",
                     position: node.0.into(),
                     expected: "no negative value, so that a row has a sum to divide by".into(),
                     found: negative.to_string(),
-                });
+                }
+                .into());
             }
             let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
             if sum != 0.0 {
@@ -200,7 +202,7 @@ impl Dataset {
     /// one. Weights and edge types are kept, the reverse having those of its edge.
     ///
     /// # Errors
-    /// [`Error::Graph`] for a damaged graph.
+    /// [`Error::Graph`](crate::Error::Graph) for a damaged graph.
     pub fn symmetrize(self) -> Result<Self> {
         let graph = &self.graph;
         graph.validate()?;
@@ -226,8 +228,8 @@ impl Dataset {
     /// same and names the files.
     ///
     /// # Errors
-    /// [`Error::Graph`] and [`Error::Feature`] for edges, labels
-    /// and rows that cannot be, [`Error::BadValue`] for values that are no finite
+    /// [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for edges, labels
+    /// and rows that cannot be, [`kiln_store::Error::BadValue`] for values that are no finite
     /// numbers, and for types, names and splits.
     pub fn validate(&self) -> Result<Vec<Note>> {
         check_values(self, Place::Set(self.name.as_ref()))?;
@@ -238,7 +240,7 @@ impl Dataset {
     /// that overlap. It is part of [`Dataset::validate`], and cheap enough to do before every run.
     ///
     /// # Errors
-    /// [`Error::BadValue`] for the first node that cannot be in a split.
+    /// [`kiln_store::Error::BadValue`] for the first node that cannot be in a split.
     pub fn check_split(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
         check_split(Place::Set(self.name.as_ref()), &self.split, &self.labels, &mut notes)?;
@@ -252,7 +254,7 @@ impl Dataset {
         let has_room = n_rows.checked_mul(dim).map(|n_values| values.try_reserve_exact(n_values));
         if !matches!(has_room, Some(Ok(()))) {
             let what = format!("{n_rows} rows of {dim} features as 32-bit floats");
-            return Err(Error::OutOfMemory { what });
+            return Err(StoreError::OutOfMemory { what }.into());
         }
         for_each_rows(&*self.features, |_, rows| {
             values.extend(std::mem::take(rows).into_f32());

@@ -21,12 +21,13 @@ use std::path::Path;
 
 use kiln_feature::{FeatureSource, Labels};
 use kiln_graph::Csc;
+use kiln_store::array_folder::{ElementType, Entries, FolderWriter};
+use kiln_store::check_count;
 
 use self::manifest::Manifest;
 use self::set::Set;
-use crate::array_folder::{ElementType, Entries, FolderWriter, class_names_to_write};
 use crate::check::for_each_rows;
-use crate::error::check_count;
+use crate::graph_folder::{class_names_to_write, push_rows, read_graph, row_element_type};
 use crate::{Dataset, Result, Split};
 
 pub(crate) use self::copy::copy;
@@ -39,11 +40,11 @@ pub use self::verify::{Verified, verify};
 /// those that they meet, and [`verify`] reads all, and the hashes.
 ///
 /// # Errors
-/// [`Error::Missing`](crate::Error::Missing) for a folder without a manifest,
-/// [`Error::Manifest`](crate::Error::Manifest) for one that cannot be read,
-/// [`Error::Format`](crate::Error::Format) for one of another version,
-/// [`Error::Metadata`](crate::Error::Metadata) for one that contradicts itself or the files,
-/// [`Error::Io`](crate::Error::Io) and [`Error::Npy`](crate::Error::Npy) for files that are absent, cut off
+/// [`kiln_store::Error::Missing`] for a folder without a manifest,
+/// [`kiln_store::Error::Manifest`] for one that cannot be read,
+/// [`kiln_store::Error::Format`] for one of another version,
+/// [`kiln_store::Error::Metadata`] for one that contradicts itself or the files,
+/// [`kiln_store::Error::Io`] and [`kiln_store::Error::Npy`] for files that are absent, cut off
 /// or of another element type, [`Error::Graph`](crate::Error::Graph) and
 /// [`Error::Feature`](crate::Error::Feature) for offsets that do not end where the edges do,
 /// [`Error::WrongKind`](crate::Error::WrongKind) for a graph alone.
@@ -57,7 +58,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 /// # Errors
 /// As [`open`], but for [`Error::WrongKind`](crate::Error::WrongKind).
 pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
-    Set::open(folder.as_ref())?.arrays.graph()
+    read_graph(&Set::open(folder.as_ref())?.arrays)
 }
 
 /// A SHA-256, in lower-case hexadecimal, of all that training can see of a set in kiln's own form, or of a graph
@@ -73,9 +74,9 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
 /// `features.npy f32 34x2 9f86…`.
 ///
 /// # Errors
-/// [`Error::Missing`](crate::Error::Missing), [`Error::Manifest`](crate::Error::Manifest),
-/// [`Error::Format`](crate::Error::Format), [`Error::Metadata`](crate::Error::Metadata) and
-/// [`Error::Io`](crate::Error::Io) as [`open`].
+/// [`kiln_store::Error::Missing`], [`kiln_store::Error::Manifest`],
+/// [`kiln_store::Error::Format`], [`kiln_store::Error::Metadata`] and
+/// [`kiln_store::Error::Io`] as [`open`].
 pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
     Ok(Manifest::read(folder.as_ref())?.hash())
 }
@@ -91,10 +92,10 @@ pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
 /// part of a set. Values are not checked.
 ///
 /// # Errors
-/// [`Error::NotEmpty`](crate::Error::NotEmpty) for a folder that exists and is not empty, before anything is
-/// written; [`Error::Inconsistent`](crate::Error::Inconsistent) for a set whose parts do not fit each other;
-/// [`Error::Metadata`](crate::Error::Metadata) for more names than classes;
-/// [`Error::Feature`](crate::Error::Feature) for rows that cannot be read; [`Error::Io`](crate::Error::Io).
+/// [`kiln_store::Error::NotEmpty`] for a folder that exists and is not empty, before anything is
+/// written; [`kiln_store::Error::Inconsistent`] for a set whose parts do not fit each other;
+/// [`kiln_store::Error::Metadata`] for more names than classes;
+/// [`Error::Feature`](crate::Error::Feature) for rows that cannot be read; [`kiln_store::Error::Io`].
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
     check_count(&data.name, "the number of feature rows", n_nodes, data.features.n_rows())?;
@@ -150,10 +151,11 @@ fn write_features(set: &mut FolderWriter, features: &dyn FeatureSource) -> Resul
     if let Some(sparse) = features.as_sparse() {
         set.put("features_indptr.npy", ElementType::U64, sparse.indptr())?;
         set.put("features_indices.npy", ElementType::U32, sparse.columns())?;
-        return set.put("features_data.npy", ElementType::F32, sparse.values());
+        set.put("features_data.npy", ElementType::F32, sparse.values())?;
+        return Ok(());
     }
-    let dtype = ElementType::of_rows(features.row_type())?;
+    let dtype = row_element_type(features.row_type())?;
     let mut array = set.rows("features.npy", dtype, features.dim())?;
-    for_each_rows(features, |_, rows| array.push_rows(rows))?;
-    set.add(array)
+    for_each_rows(features, |_, rows| push_rows(&mut array, rows))?;
+    Ok(set.add(array)?)
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use kiln_feature::{FeatureSource, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_store::Error as StoreError;
+use kiln_store::check_count;
 
-use crate::error::check_count;
 use crate::limits::numbers;
-use crate::{Error, Note, Result};
+use crate::{Note, Result};
 
 /// Many small graphs with all that graph classification needs. The graphs stand one after the other in one
 /// block-diagonal graph, so that any run of them is a range of nodes and of edges. Cloning shares the arrays.
@@ -46,8 +47,8 @@ impl GraphDataset {
     /// all labels once. Classes are named by their numbers.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] for arrays whose lengths contradict each other, [`Error::BadValue`] for
-    /// offsets that fall and edges that leave their graph, [`Error::Graph`] and [`Error::Feature`] for a graph
+    /// [`kiln_store::Error::Inconsistent`] for arrays whose lengths contradict each other, [`kiln_store::Error::BadValue`] for
+    /// offsets that fall and edges that leave their graph, [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for a graph
     /// or labels that cannot be. Messages call the set by its name.
     pub fn new(
         name: impl Into<String>,
@@ -78,7 +79,7 @@ impl GraphDataset {
     /// The same set with a feature row for each node.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] unless there is one row a node.
+    /// [`kiln_store::Error::Inconsistent`] unless there is one row a node.
     pub fn with_features(self, features: Arc<dyn FeatureSource>) -> Result<Self> {
         let n_nodes = self.graph.n_nodes();
         check_count(&self.name, "the number of feature rows", n_nodes, features.n_rows())?;
@@ -88,7 +89,7 @@ impl GraphDataset {
     /// The same set with a class for each node. They are named by their numbers.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] unless there is one label a node, [`Error::Feature`] for one that is no class.
+    /// [`kiln_store::Error::Inconsistent`] unless there is one label a node, [`Error::Feature`](crate::Error::Feature) for one that is no class.
     pub fn with_node_labels(self, labels: Labels) -> Result<Self> {
         labels.validate()?;
         check_count(&self.name, "the number of node labels", self.graph.n_nodes(), labels.len())?;
@@ -170,22 +171,23 @@ impl fmt::Display for GraphDataset {
 
 fn check_offsets(name: &str, offsets: &[u32], n_nodes: usize) -> Result<()> {
     let (Some(&first), Some(&last)) = (offsets.first(), offsets.last()) else {
-        return check_count(name, "the number of node offsets", 2, 0);
+        return Ok(check_count(name, "the number of node offsets", 2, 0)?);
     };
     if offsets.len() < 2 {
-        return check_count(name, "the number of node offsets", 2, offsets.len());
+        return Ok(check_count(name, "the number of node offsets", 2, offsets.len())?);
     }
     check_count(name, "the first node offset", 0, first as usize)?;
     if let Some(graph) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
-        return Err(Error::BadValue {
+        return Err(StoreError::BadValue {
             path: name.into(),
             what: "node offset",
             position: graph as u64 + 1,
             expected: format!("at least {}, the one before it", offsets[graph]),
             found: offsets[graph + 1].to_string(),
-        });
+        }
+        .into());
     }
-    check_count(name, "the last node offset", n_nodes, last as usize)
+    Ok(check_count(name, "the last node offset", n_nodes, last as usize)?)
 }
 
 /// Checks that both ends of each edge are in one graph. The graph is valid and the offsets are.
@@ -195,13 +197,14 @@ fn check_edges(name: &str, offsets: &[u32], graph: &Csc) -> Result<()> {
         let srcs = &graph.indices()[first_edge..graph.indptr()[nodes[1] as usize] as usize];
         let is_outside = |src: &NodeId| !(nodes[0]..nodes[1]).contains(&src.0);
         if let Some(edge) = srcs.iter().position(is_outside) {
-            return Err(Error::BadValue {
+            return Err(StoreError::BadValue {
                 path: name.into(),
                 what: "the source of edge",
                 position: (first_edge + edge) as u64,
                 expected: format!("a node of graph {position}, as its destination is"),
                 found: format!("node {}", srcs[edge].0),
-            });
+            }
+            .into());
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::fmt;
 use bytemuck::Pod;
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::Csc;
-use sha2::{Digest, Sha256};
+use kiln_store::Hasher;
 
 use crate::check::for_each_rows;
 use crate::{Dataset, Error, GraphDataset, Result};
@@ -33,7 +33,7 @@ impl Dataset {
     /// [`Error::Feature`] for rows that cannot be read, [`Error::BadParameter`] for rows of an element type that
     /// has no name here. Values are not checked.
     pub fn hash(&self) -> Result<String> {
-        let mut hasher = Hasher::new();
+        let mut hasher = ArrayHasher::new();
         hasher.graph(&self.graph);
         hasher.features(&*self.features)?;
         hasher.labels("labels", &self.labels);
@@ -54,7 +54,7 @@ impl GraphDataset {
     /// # Errors
     /// As [`Dataset::hash`].
     pub fn hash(&self) -> Result<String> {
-        let mut hasher = Hasher::new();
+        let mut hasher = ArrayHasher::new();
         hasher.graph(self.graph());
         hasher.array("node_offsets", "u32", self.node_offsets().len(), self.node_offsets());
         if let Some(features) = self.features() {
@@ -70,11 +70,13 @@ impl GraphDataset {
 
 /// Hashes named arrays one after the other. A line with its lengths is before each, so that no two lists of
 /// arrays are the same bytes.
-struct Hasher(Sha256);
+struct ArrayHasher(Hasher);
 
-impl Hasher {
+impl ArrayHasher {
     fn new() -> Self {
-        Self(Sha256::new_with_prefix(START))
+        let mut hasher = Hasher::default();
+        hasher.update(START);
+        Self(hasher)
     }
 
     fn line(&mut self, name: &str, element_type: &str, lengths: impl fmt::Display) {
@@ -132,11 +134,6 @@ impl Hasher {
     }
 
     fn finish(self) -> String {
-        hex(self.0)
+        self.0.finish()
     }
-}
-
-/// A finished hash in lower-case hexadecimal.
-pub(crate) fn hex(hasher: Sha256) -> String {
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

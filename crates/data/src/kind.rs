@@ -4,9 +4,10 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use kiln_graph::open_file;
+use kiln_store::Error as StoreError;
+use kiln_store::paths::find;
 
 use crate::limits::MEMORY_BYTES;
-use crate::paths::find;
 use crate::readers::{name_of, npy};
 use crate::{Dataset, Error, Result, format, graphbolt, ogb};
 
@@ -60,11 +61,11 @@ impl fmt::Display for Kind {
 /// of the first of kiln, GraphBolt, OGB, `.npy` with `indptr.npy`, TU, other `.npy`. Nothing but the start of a text file is read.
 ///
 /// # Errors
-/// [`Error::Io`] for a path that cannot be read, [`Error::Unrecognised`] for what is of no known kind; when
+/// [`kiln_store::Error::Io`] for a path that cannot be read, [`Error::Unrecognised`] for what is of no known kind; when
 /// the folder above it or one in it is, the message says so.
 pub fn recognize(path: impl AsRef<Path>) -> Result<Kind> {
     let path = path.as_ref();
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |source| StoreError::Io { path: path.to_owned(), source };
     let is_folder = fs::metadata(path).map_err(io)?.is_dir();
     let kind = if is_folder { kind_of_folder(path) } else { kind_of_file(path) }.map_err(io)?;
     kind.ok_or_else(|| {

@@ -13,7 +13,6 @@
 //! # Ok::<(), kiln_data::Error>(())
 //! ```
 
-pub mod array_folder;
 mod arrays;
 mod builtin;
 mod check;
@@ -24,18 +23,14 @@ mod edges;
 mod error;
 pub mod format;
 mod graph_dataset;
+pub mod graph_folder;
 mod hash;
 mod kind;
 mod limits;
 mod names;
 mod node_features;
 mod note;
-pub mod npy;
-mod npz;
-mod paths;
 mod readers;
-mod text;
-mod yaml;
 
 pub use builtin::{debian_packages, mutag, read_debian_packages, synthetic};
 pub use dataset::{Dataset, Split};
@@ -44,4 +39,9 @@ pub use graph_dataset::GraphDataset;
 pub use kind::{Kind, open, open_within, recognize};
 pub use names::Names;
 pub use note::Note;
-pub use readers::{gin, graphbolt, ogb, tu};
+pub use readers::{gin, graphbolt, npy, ogb, tu};
+
+/// The example of the README, which the tests of the docs run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use kiln_feature::MAX_DIM;
+use kiln_store::Error as StoreError;
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// The memory of a conversion by default, and the limit of a compressed edge list that is opened.
 pub(crate) const MEMORY_BYTES: u64 = 1 << 30;
@@ -20,23 +21,27 @@ pub(crate) const MAX_CLASSES: usize = 1 << 20;
 /// Checks that there are not absurdly many classes. `path` is what states the number.
 pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
     usize::try_from(n_classes).ok().filter(|&n_classes| n_classes <= MAX_CLASSES).ok_or_else(|| {
-        Error::Metadata {
+        StoreError::Metadata {
             path: path.to_owned(),
             key: "the number of classes".into(),
             expected: format!("at most {MAX_CLASSES}: number the classes from 0"),
             found: n_classes.to_string(),
         }
+        .into()
     })
 }
 
 /// Checks that so many nodes have ids. `path` is what states the number.
 pub(crate) fn check_n_nodes(path: &Path, n_nodes: u64) -> Result<usize> {
     let is_usable = n_nodes < u64::from(u32::MAX);
-    usize::try_from(n_nodes).ok().filter(|_| is_usable).ok_or_else(|| Error::Metadata {
-        path: path.to_owned(),
-        key: "the number of nodes".into(),
-        expected: format!("below {}: ids have 32 bits", u32::MAX),
-        found: n_nodes.to_string(),
+    usize::try_from(n_nodes).ok().filter(|_| is_usable).ok_or_else(|| {
+        StoreError::Metadata {
+            path: path.to_owned(),
+            key: "the number of nodes".into(),
+            expected: format!("below {}: ids have 32 bits", u32::MAX),
+            found: n_nodes.to_string(),
+        }
+        .into()
     })
 }
 
@@ -50,8 +55,8 @@ pub(crate) fn check_node_count(n_nodes: usize) -> Result<()> {
 }
 
 /// An error for features of no columns, or of absurdly many.
-pub(crate) fn bad_dim(path: &Path, dim: usize) -> Error {
-    Error::Metadata {
+pub(crate) fn bad_dim(path: &Path, dim: usize) -> StoreError {
+    StoreError::Metadata {
         path: path.to_owned(),
         key: "the number of columns".into(),
         expected: format!("1 to {MAX_DIM}"),

@@ -4,7 +4,7 @@ mod classes;
 pub(crate) mod files;
 pub mod gin;
 pub mod graphbolt;
-pub(crate) mod npy;
+pub mod npy;
 pub mod ogb;
 mod relabel;
 pub(crate) mod stored;

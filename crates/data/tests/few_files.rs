@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kiln_data::convert::{Converted, Options, convert};
-use kiln_data::npy;
+use kiln_store::npy;
 
 use common::{contents, numbers};
 

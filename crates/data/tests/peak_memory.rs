@@ -9,9 +9,10 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kiln_data::convert::{Options, convert};
-use kiln_data::{Dataset, Error, Split, format, npy, open_within};
+use kiln_data::{Dataset, Error, Split, format, open_within};
 use kiln_feature::{Dense, Labels};
 use kiln_graph::{CscBuilder, NodeId};
+use kiln_store::npy;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]

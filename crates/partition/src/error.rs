@@ -59,9 +59,12 @@ pub enum Error {
         /// What it said.
         said: String,
     },
-    /// Files could not be read or written, or hold what cannot be.
+    /// Files could not be read or written, or do not contain what they should.
     #[error(transparent)]
-    Data(#[from] kiln_data::Error),
+    Store(#[from] kiln_store::Error),
+    /// The data of a part are no data set.
+    #[error(transparent)]
+    Data(kiln_data::Error),
     /// The graph is damaged.
     #[error("graph: {0}")]
     Graph(#[from] kiln_graph::Error),
@@ -71,4 +74,14 @@ pub enum Error {
     /// Batches could not be sampled ahead.
     #[error("sampling ahead: {0}")]
     Sample(#[from] kiln_sample::Error),
+}
+
+impl From<kiln_data::Error> for Error {
+    /// An error of a file is [`Error::Store`], whichever crate read the file.
+    fn from(error: kiln_data::Error) -> Self {
+        match error {
+            kiln_data::Error::Store(error) => Self::Store(error),
+            error => Self::Data(error),
+        }
+    }
 }

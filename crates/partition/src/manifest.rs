@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_data::array_folder::{
-    ElementType, Entries, FEATURES, Known, RowFiles, check_class_names, check_entries, check_unlisted,
-    read_manifest,
+use kiln_data::graph_folder::{FEATURES, RowFiles, check_class_names};
+use kiln_store::array_folder::{
+    ElementType, Entries, Known, bad_key, check_entries, check_unlisted, read_manifest,
 };
 use serde::{Deserialize, Serialize};
 
@@ -78,19 +78,13 @@ impl Manifest {
     /// The files of a part, of the lengths that the counts ask for.
     fn known(&self, path: &Path) -> Result<Vec<Known>> {
         use ElementType::{F32, I32, U8, U32, U64};
-        let bad = |key: &str, expected: String, found: String| kiln_data::Error::Metadata {
-            path: path.to_owned(),
-            key: key.to_owned(),
-            expected,
-            found,
-        };
         let Some(&[start, end]) = self.offsets.get(self.part..).and_then(|rest| rest.first_chunk()) else {
             let expected = format!("below {}, the number of parts", self.offsets.len().saturating_sub(1));
-            return Err(bad("part", expected, self.part.to_string()).into());
+            return Err(bad_key(path, "part", expected, self.part).into());
         };
         let Some(n_owned) = end.checked_sub(start).map(|n| n as usize) else {
             let expected = format!("at least {start}, as the one before it");
-            return Err(bad("an offset", expected, end.to_string()).into());
+            return Err(bad_key(path, "an offset", expected, end).into());
         };
         let n_kept = self.files.get("cache_ids.npy").and_then(|entry| entry.shape.first()).copied();
         let n_kept = n_kept.unwrap_or(0);
@@ -132,5 +126,5 @@ pub(crate) fn bad_value(
 ) -> Error {
     let (path, position) = (folder.join(file), position as u64);
     let (expected, found) = (expected.into(), found.to_string());
-    kiln_data::Error::BadValue { path, what, position, expected, found }.into()
+    kiln_store::Error::BadValue { path, what, position, expected, found }.into()
 }

@@ -2,9 +2,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_data::Split;
-use kiln_data::array_folder::{ArrayFolder, FEATURES, class_names_of};
+use kiln_data::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
 use kiln_feature::{FeatureSource, Labels};
 use kiln_graph::{Buf, Csc, NodeId};
+use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
 use crate::verify::{Verified, verify};
@@ -74,7 +75,7 @@ impl Part {
     /// they meet, and [`Part::verify`] reads all, and the hashes.
     ///
     /// # Errors
-    /// [`Error::Data`](crate::Error::Data) as [`kiln_data::format::open`] gives it, and
+    /// [`Error::Store`](crate::Error::Store) and [`Error::Data`](crate::Error::Data) as [`kiln_data::format::open`], and
     /// [`Error::BadBook`](crate::Error::BadBook).
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let path = manifest::path_in(folder.as_ref());
@@ -84,7 +85,7 @@ impl Part {
             true => Some(Cache {
                 ids: arrays.values("cache_ids.npy")?,
                 counts: arrays.values("cache_counts.npy")?,
-                features: arrays.rows(&CACHE, manifest.dim)?,
+                features: read_rows(&arrays, &CACHE, manifest.dim)?,
             }),
             false => None,
         };
@@ -96,12 +97,12 @@ impl Part {
             hash: manifest.hash,
             book: Arc::new(PartitionBook::new(manifest.offsets, arrays.values("new_ids.npy")?)?),
             old_ids: arrays.values("old_ids.npy")?,
-            graph: Arc::new(arrays.graph()?),
+            graph: Arc::new(read_graph(&arrays)?),
             first_edges: arrays.values("first_edges.npy")?,
-            features: arrays.rows(&FEATURES, manifest.dim)?,
+            features: read_rows(&arrays, &FEATURES, manifest.dim)?,
             cache,
-            labels: Arc::new(arrays.labels(manifest.n_classes)?),
-            split: arrays.split()?,
+            labels: Arc::new(read_labels(&arrays, manifest.n_classes)?),
+            split: read_split(&arrays)?,
             class_names: class_names_of(manifest.class_names, manifest.n_classes),
             edge_type_names: manifest.edge_type_names,
             n_edges: manifest.n_edges,
@@ -138,8 +139,8 @@ impl Part {
     /// cached rows are of other parts' nodes.
     ///
     /// # Errors
-    /// Those of [`Part::open`]; [`kiln_data::Error::HashMismatch`] for a file that is not the one that was written;
-    /// [`kiln_data::Error::BadValue`] with the file and the position of the first value that cannot be.
+    /// Those of [`Part::open`]; [`kiln_store::Error::HashMismatch`] for a file that is not the one that was written;
+    /// [`kiln_store::Error::BadValue`] with the file and the position of the first value that cannot be.
     pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
         verify(folder.as_ref())
     }

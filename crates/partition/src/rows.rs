@@ -1,8 +1,9 @@
 //! Writing the feature rows of some nodes, as they are stored, a few at a time.
 
-use kiln_data::array_folder::{ElementType, FolderWriter, RowFiles};
+use kiln_data::graph_folder::{RowFiles, push_rows, row_element_type};
 use kiln_feature::{FeatureSource, RowBuf, Sparse};
 use kiln_graph::NodeId;
+use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use crate::Result;
 
@@ -20,11 +21,11 @@ pub(crate) fn put_rows(
         return put_sparse(folder, files, sparse, nodes);
     }
     let dim = features.dim();
-    let mut array = folder.rows(files.dense, ElementType::of_rows(features.row_type())?, dim)?;
+    let mut array = folder.rows(files.dense, row_element_type(features.row_type())?, dim)?;
     let mut rows = RowBuf::empty(features.row_type());
     for nodes in nodes.chunks((VALUES_AT_ONCE / dim).max(1)) {
         features.gather(nodes, &mut rows)?;
-        array.push_rows(&rows)?;
+        push_rows(&mut array, &rows)?;
     }
     Ok(folder.add(array)?)
 }

@@ -1,8 +1,9 @@
 use std::path::Path;
 
 use kiln_data::Note;
-use kiln_data::array_folder::{ArrayFolder, FEATURES};
+use kiln_data::graph_folder::{FEATURES, verify_edge_data, verify_labels, verify_rows};
 use kiln_graph::NodeId;
+use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest, bad_value};
 use crate::{Part, Result};
@@ -30,13 +31,13 @@ pub(crate) fn verify(folder: &Path) -> Result<Verified> {
     part.book.validate()?;
     check_rows(folder, &part)?;
     check_edges(folder, &part)?;
-    arrays.verify_edge_data(&manifest.edge_type_names)?;
-    arrays.verify_rows(&FEATURES, manifest.dim)?;
+    verify_edge_data(&arrays, &manifest.edge_type_names)?;
+    verify_rows(&arrays, &FEATURES, manifest.dim)?;
     let mut notes = Vec::new();
-    arrays.verify_labels(manifest.n_classes, &mut notes)?;
+    verify_labels(&arrays, manifest.n_classes, &mut notes)?;
     if manifest.has_cache() {
         check_cache(folder, &part)?;
-        arrays.verify_rows(&CACHE, manifest.dim)?;
+        verify_rows(&arrays, &CACHE, manifest.dim)?;
     }
     let (n_owned, n_edges, n_hashed) = (part.old_ids.len(), part.graph.n_edges(), manifest.files.len());
     Ok(Verified { n_owned, n_edges, n_hashed, notes })

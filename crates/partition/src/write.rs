@@ -1,10 +1,9 @@
 use std::path::Path;
 
 use kiln_data::Dataset;
-use kiln_data::array_folder::{
-    ElementType, Entries, Entry, FEATURES, FolderWriter, check_class_names, class_names_to_write,
-};
+use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write};
 use kiln_graph::{Csc, NodeId};
+use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
 
 use crate::assign::check_train;
 use crate::hotness::{CacheConfig, CacheList, Presampler};
@@ -52,9 +51,9 @@ pub struct Written {
 /// training node of a part, and the blocks of one batch. Mapped arrays are streamed.
 ///
 /// # Errors
-/// [`kiln_data::Error::NotEmpty`] for a folder that exists and is not empty, before anything is written;
+/// [`kiln_store::Error::NotEmpty`] for a folder that exists and is not empty, before anything is written;
 /// [`Error::BadParameter`] for a set whose parts do not fit each other or the book, and what [`CacheConfig`] asks;
-/// [`Error::Graph`], [`Error::Feature`] and [`Error::Sample`] for a set that is damaged; [`Error::Data`] for files that
+/// [`Error::Graph`], [`Error::Feature`] and [`Error::Sample`] for a set that is damaged; [`Error::Store`] for files that
 /// cannot be written.
 pub fn write_parts(
     data: &Dataset,

@@ -3,14 +3,14 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use kiln_store::whole_file::{
+    UNFINISHED, create_folder, sync_folder, sync_parents, write_unfinished, write_whole,
+};
 use serde::Serialize;
 
 use crate::checkpoint::MetricsRows;
 use crate::curves::Curves;
 use crate::metrics_file::MetricsFile;
-use crate::whole_file::{
-    UNFINISHED, create_folder, sync_folder, sync_parents, write_unfinished, write_whole,
-};
 use crate::{ConfusionMatrix, Counts, EpochReport, Error, Prediction, ReportPage, Result, Summary};
 
 /// Where the last checkpoint stands in a run folder, and the one before it.

@@ -41,7 +41,6 @@ mod sync;
 mod task;
 mod trainer;
 mod weights;
-mod whole_file;
 mod write_failures;
 
 pub use classification::Prediction;

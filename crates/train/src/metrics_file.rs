@@ -4,10 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use kiln_store::whole_file::write_whole;
 use serde::Serialize;
 
 use crate::checkpoint::MetricsRows;
-use crate::whole_file::write_whole;
 use crate::{Counts, EpochReport, EpochRow, Error, Result, Timings};
 
 /// The file, whose rows are held in memory, too: checkpoints store them, and the file is rewritten from them.

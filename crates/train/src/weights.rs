@@ -2,7 +2,7 @@ use burn::module::Module;
 use burn::store::{ModuleSnapshot, SafetensorsStore};
 use burn::tensor::Device;
 
-use sha2::{Digest, Sha256};
+pub(crate) use kiln_store::sha256 as hash;
 
 use crate::{Error, Result};
 
@@ -34,11 +34,6 @@ pub fn load_weights<M: Module>(model: &mut M, bytes: Vec<u8>) -> Result<()> {
     }
     *model = filled;
     Ok(())
-}
-
-/// The SHA-256 of bytes, in hexadecimal.
-pub(crate) fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A copy of a model that shares nothing with it.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
-use kiln_data::npy;
+use kiln_store::npy;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 

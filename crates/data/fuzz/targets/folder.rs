@@ -21,7 +21,7 @@ use std::path::{Component, Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use half::f16;
-use kiln_data::npy::{self, Element};
+use kiln_store::npy::{self, Element};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;

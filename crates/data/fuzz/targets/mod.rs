@@ -11,8 +11,8 @@ mod folder;
 use std::path::Path;
 
 use half::f16;
-use kiln_data::npy::{self, DType, Element, Header};
 use kiln_data::{Dataset, Error, GraphDataset, Result, convert, format, gin, graphbolt, ogb, recognize, tu};
+use kiln_store::npy::{self, DType, Element, Header};
 
 /// One target: its name, which is that of its folder of the corpus, and what it runs on an input. The second
 /// argument walks over the graph of a set that opened; the result says whether anything did.
@@ -85,7 +85,7 @@ fn read_as<T: Element>(input: &[u8]) -> bool {
 
 /// A folder of arrays.
 fn npy_folder(input: &[u8], walk: Walk) -> bool {
-    open_with(input, walk, |folder| npy::open(folder))
+    open_with(input, walk, |folder| kiln_data::npy::open(folder))
 }
 
 /// A folder in kiln's own form. What is verified is sound.
@@ -129,7 +129,7 @@ fn gin(input: &[u8], _: Walk) -> bool {
 /// A folder with an edge list, in memory and converted. Both must be the same.
 fn edge_list(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
-        let opened = npy::open(folder);
+        let opened = kiln_data::npy::open(folder);
         // With a manifest, it is a folder in kiln's own form that is converted.
         if folder.join("kiln.json").exists() {
             return opened;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
 use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_store::Error as StoreError;
+use kiln_store::check_count;
 use serde::Deserialize;
 
-use crate::error::check_count;
 use crate::readers::files::Files;
-use crate::{Dataset, Error, Names, Result, Split};
+use crate::{Dataset, Names, Result, Split};
 
 const FORMAT: u32 = 1;
 
@@ -70,8 +71,8 @@ pub fn debian_packages() -> Result<Dataset> {
 /// Counts and ranges are checked, the manifest's hashes are not.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::Npy`] and [`Error::Manifest`] for files that are missing or no such files, [`Error::Format`]
-/// for those of another version, [`Error::Inconsistent`], [`Error::Graph`] and [`Error::Feature`] for
+/// [`kiln_store::Error::Io`], [`kiln_store::Error::Npy`] and [`kiln_store::Error::Manifest`] for files that are missing or no such files, [`kiln_store::Error::Format`]
+/// for those of another version, [`kiln_store::Error::Inconsistent`], [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for
 /// arrays that contradict each other.
 pub fn read_debian_packages(folder: impl AsRef<Path>) -> Result<Dataset> {
     load(Files::Folder(folder.as_ref()))
@@ -79,13 +80,14 @@ pub fn read_debian_packages(folder: impl AsRef<Path>) -> Result<Dataset> {
 
 fn load(files: Files<'_>) -> Result<Dataset> {
     let manifest: Manifest = serde_json::from_slice(&files.read("manifest.json")?)
-        .map_err(|source| Error::Manifest { path: files.path("manifest.json"), source })?;
+        .map_err(|source| StoreError::Manifest { path: files.path("manifest.json"), source })?;
     if manifest.format != FORMAT {
-        return Err(Error::Format {
+        return Err(StoreError::Format {
             path: files.path("manifest.json"),
             expected: FORMAT,
             got: manifest.format,
-        });
+        }
+        .into());
     }
     let names = load_names(&files)?;
     let n_nodes = names.len();
@@ -110,7 +112,7 @@ fn load(files: Files<'_>) -> Result<Dataset> {
 }
 
 fn load_names(files: &Files<'_>) -> Result<Names> {
-    let text = String::from_utf8(files.read_gz("names.txt.gz")?).map_err(|source| Error::Io {
+    let text = String::from_utf8(files.read_gz("names.txt.gz")?).map_err(|source| StoreError::Io {
         path: files.path("names.txt.gz"),
         source: std::io::Error::new(std::io::ErrorKind::InvalidData, source),
     })?;
@@ -140,12 +142,13 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
             0..3 => &mut split[usize::from(part)],
             NO_PART => continue,
             other => {
-                return Err(Error::Inconsistent {
+                return Err(StoreError::Inconsistent {
                     file: "split.npy.gz".into(),
                     what: "a node's part",
                     expected: u64::from(NO_PART),
                     got: u64::from(other),
-                });
+                }
+                .into());
             }
         };
         if label < 0 {

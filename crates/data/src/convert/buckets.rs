@@ -12,10 +12,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use kiln_graph::SelfLoops;
+use kiln_store::array_folder::{BUFFER_BYTES, FolderWriter};
+use kiln_store::io_error;
 
 use super::sorting::{Edge, Output, Sorter};
 use super::{MOST_OPEN_FILES, Options};
-use crate::array_folder::{BUFFER_BYTES, FolderWriter, io_error};
 use crate::edges::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::{Error, Result};
 
@@ -224,7 +225,7 @@ impl<'a> Conversion<'a> {
                     buckets.truncate(n_kept.max(1));
                     break;
                 }
-                Err(error) => return Err(io_error(&path)(error)),
+                Err(error) => return Err(io_error(&path)(error).into()),
             }
         }
         Ok(files)
@@ -241,10 +242,13 @@ impl<'a> Conversion<'a> {
                 }
                 let bucket = buckets.partition_point(|bucket| bucket.nodes.end <= dst);
                 let (path, file) = &mut files[bucket];
-                write_edge(file, edge, self.data).map_err(io_error(path))
+                Ok(write_edge(file, edge, self.data).map_err(io_error(path))?)
             })
         })?;
-        let finish = |(path, mut file): BucketFile| file.flush().map_err(io_error(&path)).map(|()| path);
+        let finish = |(path, mut file): BucketFile| -> Result<PathBuf> {
+            file.flush().map_err(io_error(&path))?;
+            Ok(path)
+        };
         files.into_iter().map(finish).collect()
     }
 

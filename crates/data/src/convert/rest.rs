@@ -4,16 +4,15 @@
 use std::path::Path;
 
 use kiln_feature::Labels;
+use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
+use kiln_store::npy::DType;
+use kiln_store::paths::{find, is_there, required};
+use kiln_store::{ArrayFile, Npz, check_count};
 
 use super::buckets::FIXED_BYTES;
-use crate::array_folder::{ArrayWriter, ElementType, FolderWriter};
-use crate::arrays::Array;
+use crate::arrays::{check_converted, label_of, labels_of, node_of, row_shape};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
-use crate::error::check_count;
 use crate::limits::{bad_dim, check_n_classes};
-use crate::npy::DType;
-use crate::npz::Npz;
-use crate::paths::{find, is_there, required};
 use crate::readers::npy::{FEATURES, PARTS, open_features, open_graph, open_split};
 use crate::readers::stored::{Source, for_each_row};
 use crate::{Error, Note, Result};
@@ -30,10 +29,10 @@ pub(super) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
     let Some(path) = find(folder, &["labels.npy", "features.npy", "features_indptr.npy"]) else {
         return Ok(None);
     };
-    let array = Array::open(&path)?;
+    let array = ArrayFile::open(&path)?;
     let n = array.shape().first().copied().unwrap_or(0);
     if array.n_values() == 0 && n != 0 {
-        return Err(bad_dim(&path, 0));
+        return Err(bad_dim(&path, 0).into());
     }
     Ok(Some(if path.ends_with("features_indptr.npy") { n.saturating_sub(1) } else { n }))
 }
@@ -52,14 +51,16 @@ pub(super) fn copy_rest(
     let dim = copy_features(folder, n_nodes, set)?;
     let n_classes = copy_labels(folder, n_nodes, set)?;
     for names in PARTS {
-        let array = Array::open(required(folder, &names, "the nodes of one part of the split")?)?;
+        let array = ArrayFile::open(required(folder, &names, "the nodes of one part of the split")?)?;
         array.check_vector()?;
         let mut nodes = set.vector(names[0], ElementType::U32)?;
-        copy_integers(&array, &mut nodes, |position, id| Ok(array.node("entry", position, id, n_nodes)?.0))?;
+        copy_integers(&array, &mut nodes, |position, id| {
+            Ok(node_of(&array, "entry", position, id, n_nodes)?.0)
+        })?;
         set.add(nodes)?;
     }
     // What was written is mapped, so that checking takes no memory either.
-    let labels = Array::open(set.folder().join("labels.npy"))?.labels(&mut Vec::new())?;
+    let labels = labels_of(&ArrayFile::open(set.folder().join("labels.npy"))?, &mut Vec::new())?;
     let split = open_split(set.folder(), n_nodes, &mut Vec::new())?;
     check_split(Place::Folder(folder), &split, &Labels::new(labels, n_classes), notes)?;
     Ok(Sizes { dim: Some(dim), n_classes: Some(n_classes) })
@@ -67,19 +68,20 @@ pub(super) fn copy_rest(
 
 /// Copies a topology that is in CSC order already; gives its number of nodes and edges.
 pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize; 2]> {
-    let indptr = Array::open(required(folder, &["indptr.npy"], "where each node's in-edges start")?)?;
+    let indptr = ArrayFile::open(required(folder, &["indptr.npy"], "where each node's in-edges start")?)?;
     let Some(n_nodes) = indptr.n_values().checked_sub(1) else {
-        return check_count(indptr.path(), "the number of entries", 1, 0).map(|()| [0, 0]);
+        check_count(indptr.path(), "the number of entries", 1, 0)?;
+        return Ok([0, 0]);
     };
     copy_offsets(&indptr, "indptr.npy", set)?;
-    let srcs = Array::open(required(folder, &["indices.npy"], "the source of each edge")?)?;
+    let srcs = ArrayFile::open(required(folder, &["indices.npy"], "the source of each edge")?)?;
     srcs.check_vector()?;
     let mut indices = set.vector("indices.npy", ElementType::U32)?;
-    copy_integers(&srcs, &mut indices, |edge, id| Ok(srcs.node("edge", edge, id, n_nodes)?.0))?;
+    copy_integers(&srcs, &mut indices, |edge, id| Ok(node_of(&srcs, "edge", edge, id, n_nodes)?.0))?;
     set.add(indices)?;
     for (name, dtype) in [("weights.npy", ElementType::F32), ("edge_types.npy", ElementType::U8)] {
         if let Some(path) = find(folder, &[name]) {
-            copy_vector(&Array::open(path)?, name, dtype, set)?;
+            copy_vector(&ArrayFile::open(path)?, name, dtype, set)?;
         }
     }
     let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;
@@ -89,7 +91,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize
 /// Copies dense or sparse features; gives the number of columns.
 fn copy_features(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let path = required(folder, &FEATURES, "the features of each node")?;
-    let array = Array::open(&path)?;
+    let array = ArrayFile::open(&path)?;
     if !path.ends_with("features.npy") {
         return copy_sparse(folder, &array, n_nodes, set);
     }
@@ -97,13 +99,13 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Resul
 }
 
 /// Copies rows; gives the number of columns.
-fn copy_dense(array: &Array, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
-    let (n_rows, dim) = array.row_shape()?;
+fn copy_dense(array: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
+    let (n_rows, dim) = row_shape(array)?;
     check_count(array.path(), "the number of feature rows", n_nodes, n_rows)?;
     let dtype = match array.dtype() {
         DType::F16 => ElementType::F16,
         DType::F32 | DType::F64 => ElementType::F32,
-        _ => return Err(array.wrong_type("<f4 or <f2")),
+        _ => return Err(array.wrong_type("<f4 or <f2").into()),
     };
     let mut rows = set.rows("features.npy", dtype, dim)?;
     if array.dtype() != DType::F64 {
@@ -113,7 +115,7 @@ fn copy_dense(array: &Array, n_nodes: usize, set: &mut FolderWriter) -> Result<u
     for (chunk, bytes) in array.value_bytes().chunks(8 * VALUES_AT_ONCE).enumerate() {
         let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
         let values: Vec<f32> = values.collect();
-        array.check_converted(&values, chunk * VALUES_AT_ONCE, dim)?;
+        check_converted(array, &values, chunk * VALUES_AT_ONCE, dim)?;
         rows.push(&values)?;
     }
     set.add(rows)?;
@@ -156,30 +158,30 @@ fn copy_lines(path: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usi
             Some(rows) => rows,
             None => rows.insert(start(row.len())?),
         };
-        rows.push(row)
+        Ok(rows.push(row)?)
     })?;
     let rows = rows.map_or_else(|| start(dim), Ok)?;
     set.add(rows)?;
     Ok(dim)
 }
 
-fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
+fn copy_sparse(folder: &Path, indptr: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let n_rows = indptr.n_values().saturating_sub(1);
     check_count(indptr.path(), "the number of feature rows", n_nodes, n_rows)?;
     copy_offsets(indptr, "features_indptr.npy", set)?;
     let path = required(folder, &["features_indices.npy"], "the column of each feature")?;
-    let array = Array::open(path)?;
+    let array = ArrayFile::open(path)?;
     array.check_vector()?;
     let mut columns = set.vector("features_indices.npy", ElementType::U32)?;
     let mut dim = 1;
     copy_integers(&array, &mut columns, |position, column| {
-        let column = array.node("entry", position, column, u32::MAX as usize)?.0;
+        let column = node_of(&array, "entry", position, column, u32::MAX as usize)?.0;
         dim = dim.max(column as usize + 1);
         Ok(column)
     })?;
     set.add(columns)?;
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
-    copy_vector(&Array::open(path)?, "features_data.npy", ElementType::F32, set)?;
+    copy_vector(&ArrayFile::open(path)?, "features_data.npy", ElementType::F32, set)?;
     // Whether the three fit each other is told by their ends.
     open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;
     Ok(dim)
@@ -187,16 +189,16 @@ fn copy_sparse(folder: &Path, indptr: &Array, n_nodes: usize, set: &mut FolderWr
 
 /// Copies the labels; gives the number of classes.
 fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
-    let array = Array::open(required(folder, &["labels.npy"], "the class of each node")?)?;
+    let array = ArrayFile::open(required(folder, &["labels.npy"], "the class of each node")?)?;
     array.check_vector()?;
     check_count(array.path(), "the number of labels", n_nodes, array.n_values())?;
     if matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64) {
-        return Err(array.wrong_type("<i4 or <i8"));
+        return Err(array.wrong_type("<i4 or <i8").into());
     }
     let mut labels = set.vector("labels.npy", ElementType::I32)?;
     let mut largest = -1;
     copy_integers(&array, &mut labels, |position, label| {
-        let label = array.label(position, label)?;
+        let label = label_of(&array, position, label)?;
         largest = largest.max(label);
         Ok(label)
     })?;
@@ -204,39 +206,44 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<
     check_n_classes(array.path(), (i64::from(largest) + 1).max(0) as u64)
 }
 
-fn copy_offsets(array: &Array, name: &'static str, set: &mut FolderWriter) -> Result<()> {
+fn copy_offsets(array: &ArrayFile, name: &'static str, set: &mut FolderWriter) -> Result<()> {
     array.check_vector()?;
     if !matches!(array.dtype(), DType::I32 | DType::U32 | DType::I64 | DType::U64) {
-        return Err(array.wrong_type("<i8 or <u8"));
+        return Err(array.wrong_type("<i8 or <u8").into());
     }
     let mut offsets = set.vector(name, ElementType::U64)?;
     // A negative one becomes a number beyond all others, which is found where it is used.
     copy_integers(array, &mut offsets, |_, offset| Ok(offset as u64))?;
-    set.add(offsets)
+    Ok(set.add(offsets)?)
 }
 
 /// Copies an array of integers, each through `convert`.
 fn copy_integers<T: bytemuck::Pod>(
-    array: &Array,
+    array: &ArrayFile,
     to: &mut ArrayWriter,
     mut convert: impl FnMut(usize, i128) -> Result<T>,
 ) -> Result<()> {
-    array.for_each_integer(|position, value| to.push(&[convert(position, value)?]))
+    array.for_each_integer(|position, value| Ok(to.push(&[convert(position, value)?])?))
 }
 
 /// Copies an array of one dimension and of the very element type that is written.
-fn copy_vector(array: &Array, name: &'static str, dtype: ElementType, set: &mut FolderWriter) -> Result<()> {
+fn copy_vector(
+    array: &ArrayFile,
+    name: &'static str,
+    dtype: ElementType,
+    set: &mut FolderWriter,
+) -> Result<()> {
     array.check_vector()?;
     copy_values(array, set.vector(name, dtype)?, set)
 }
 
 /// Copies an array of the very element type that is written.
-fn copy_values(array: &Array, mut to: ArrayWriter, set: &mut FolderWriter) -> Result<()> {
+fn copy_values(array: &ArrayFile, mut to: ArrayWriter, set: &mut FolderWriter) -> Result<()> {
     if array.dtype() != to.dtype().stored_as() {
-        return Err(array.wrong_type(to.dtype().stored_as().descr()));
+        return Err(array.wrong_type(to.dtype().stored_as().descr()).into());
     }
     to.push_bytes(array.value_bytes())?;
-    set.add(to)
+    Ok(set.add(to)?)
 }
 
 /// What the user asked of edges that are in CSC order already.

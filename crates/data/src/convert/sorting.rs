@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use kiln_graph::{Duplicates, SelfLoops};
+use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 
 use super::Options;
-use crate::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use crate::edges::EdgeData;
 use crate::{Error, Result};
 

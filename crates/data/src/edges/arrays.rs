@@ -1,9 +1,10 @@
 //! Edge lists in arrays: one of two rows or columns, or one for each end.
 
+use kiln_store::npy::{DType, Order};
+use kiln_store::{ArrayFile, check_count};
+
 use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
-use crate::arrays::Array;
-use crate::error::check_count;
-use crate::npy::{DType, Order};
+use crate::arrays::node_error;
 use crate::{Error, Note, Result};
 
 /// One end of each edge, `n_edges` elements of an array, `stride` apart from the element `first` on.
@@ -23,7 +24,7 @@ const DST: &str = "the destination of edge";
 /// An edge list in one or two arrays of integers.
 #[derive(Debug)]
 pub(super) struct EdgeArrays {
-    arrays: Vec<Array>,
+    arrays: Vec<ArrayFile>,
     srcs: Ends,
     dsts: Ends,
     n_edges: usize,
@@ -31,7 +32,7 @@ pub(super) struct EdgeArrays {
 
 impl EdgeArrays {
     /// An array of the shape `[2, n_edges]` or `[n_edges, 2]`, in any order.
-    pub(super) fn of_matrix(array: Array, notes: &mut Vec<Note>) -> Result<Self> {
+    pub(super) fn of_matrix(array: ArrayFile, notes: &mut Vec<Note>) -> Result<Self> {
         match *array.shape() {
             [2, 2] => notes.push(Note::Other(format!(
                 "{} is [2, 2]: its first row is taken for the sources, its second for the destinations",
@@ -40,14 +41,14 @@ impl EdgeArrays {
             [2, _] | [_, 2] => {}
             ref shape => {
                 let found = format!("{shape:?}");
-                return Err(array.bad_value("the shape, of dimension", 0, "(2, n) or (n, 2)", found));
+                return Err(array.bad_value("the shape, of dimension", 0, "(2, n) or (n, 2)", found).into());
             }
         }
         Self::of_two(array)
     }
 
     /// An array of the shape `[2, n_edges]`, in any order: pairs that were transposed lie edge by edge.
-    pub(super) fn of_rows(array: Array) -> Result<Self> {
+    pub(super) fn of_rows(array: ArrayFile) -> Result<Self> {
         if !matches!(array.shape(), [2, _]) {
             let what = format!("an edge list of shape {:?}", array.shape());
             let instead = "save it as (2, n_edges), the sources first".into();
@@ -57,7 +58,7 @@ impl EdgeArrays {
     }
 
     /// An array that has two rows, or else two columns.
-    fn of_two(array: Array) -> Result<Self> {
+    fn of_two(array: ArrayFile) -> Result<Self> {
         check_integers(&array)?;
         let has_two_rows = array.shape()[0] == 2;
         let n_edges = array.n_values() / 2;
@@ -73,7 +74,7 @@ impl EdgeArrays {
     }
 
     /// An array of sources and one of destinations.
-    pub(super) fn of_pair(srcs: Array, dsts: Array) -> Result<Self> {
+    pub(super) fn of_pair(srcs: ArrayFile, dsts: ArrayFile) -> Result<Self> {
         for array in [&srcs, &dsts] {
             array.check_vector()?;
             check_integers(array)?;
@@ -109,7 +110,7 @@ impl EdgeArrays {
                     let id: $ty = bytemuck::pod_read_unaligned(&bytes[at..at + size_of::<$ty>()]);
                     match u32::try_from(id) {
                         Ok(id) if (id as usize) < n_nodes => out.push(id),
-                        _ => return Err(array.node_error(ends.what, edge, i128::from(id), n_nodes)),
+                        _ => return Err(node_error(array, ends.what, edge, i128::from(id), n_nodes).into()),
                     }
                 }
             };
@@ -151,13 +152,13 @@ impl EdgeSource for EdgeArrays {
     }
 }
 
-fn check_integers(array: &Array) -> Result<()> {
+fn check_integers(array: &ArrayFile) -> Result<()> {
     match array.dtype() {
         DType::Bool | DType::F16 | DType::F32 | DType::F64 => Err(wrong_type(array)),
         _ => Ok(()),
     }
 }
 
-fn wrong_type(array: &Array) -> Error {
-    array.wrong_type("<i4, <u4, <i8 or <u8")
+fn wrong_type(array: &ArrayFile) -> Error {
+    array.wrong_type("<i4, <u4, <i8 or <u8").into()
 }

@@ -1,15 +1,15 @@
 use std::path::{Path, PathBuf};
 
 use kiln_graph::{Csc, CscBuilder};
+use kiln_store::Error as StoreError;
+use kiln_store::npy::DType;
+use kiln_store::paths::{find, is_there, required};
+use kiln_store::text::is_gz;
+use kiln_store::{ArrayFile, check_count};
 
 use super::arrays::EdgeArrays;
 use super::source::{EdgeChunk, EdgeData, EdgeSource};
 use super::table::EdgeTable;
-use crate::arrays::Array;
-use crate::error::check_count;
-use crate::npy::DType;
-use crate::paths::{find, is_there, required};
-use crate::text::is_gz;
 use crate::{Error, Note, Result};
 
 /// The files that may hold an edge list, for messages.
@@ -20,8 +20,8 @@ pub(crate) struct EdgeList {
     /// The file that names the nodes.
     path: PathBuf,
     edges: Box<dyn EdgeSource>,
-    weights: Option<Array>,
-    edge_types: Option<Array>,
+    weights: Option<ArrayFile>,
+    edge_types: Option<ArrayFile>,
     /// Where it is known before the list was read.
     n_edges: Option<usize>,
     /// How many edges there are said to be, and the file that says so.
@@ -54,12 +54,13 @@ impl EdgeList {
         list.edge_types =
             find(folder, &["edge_types.npy"]).map(|path| vector_of(path, DType::U8)).transpose()?;
         if let Some(weights) = list.weights.as_ref().filter(|_| list.edges.edge_data().weights) {
-            return Err(Error::Metadata {
+            return Err(StoreError::Metadata {
                 path: list.path.clone(),
                 key: "the third column".into(),
                 expected: format!("none, since {} has the weights", weights.path().display()),
                 found: "a weight".into(),
-            });
+            }
+            .into());
         }
         Ok(Some(list))
     }
@@ -69,7 +70,7 @@ impl EdgeList {
         let mut notes = Vec::new();
         let name = path.to_string_lossy();
         let list = if name.ends_with(".npy") {
-            Self::of_arrays(path, EdgeArrays::of_matrix(Array::open_in_any_order(path)?, &mut notes)?)
+            Self::of_arrays(path, EdgeArrays::of_matrix(ArrayFile::open_in_any_order(path)?, &mut notes)?)
         } else if name.ends_with(".csv") || name.ends_with(".csv.gz") {
             Self::new(path, Box::new(EdgeTable::open(path, &mut notes)?))
         } else {
@@ -80,7 +81,7 @@ impl EdgeList {
     }
 
     /// The edge list of an array `[2, n_edges]`, in any order.
-    pub(crate) fn of_rows(array: Array) -> Result<Self> {
+    pub(crate) fn of_rows(array: ArrayFile) -> Result<Self> {
         let (path, heap_bytes) = (array.path().to_owned(), array.heap_bytes());
         Ok(Self { heap_bytes, ..Self::of_arrays(&path, EdgeArrays::of_rows(array)?) })
     }
@@ -109,7 +110,7 @@ impl EdgeList {
     }
 
     fn of_pair(folder: &Path) -> Result<Self> {
-        let array = |name: &str, what: &str| Array::open(required(folder, &[name], what)?);
+        let array = |name: &str, what: &str| ArrayFile::open(required(folder, &[name], what)?);
         let srcs = array("src.npy", "where each edge comes from")?;
         let dsts = array("dst.npy", "where each edge goes")?;
         let path = srcs.path().to_owned();
@@ -156,7 +157,7 @@ impl EdgeList {
         let n_edges = self.n_edges.unwrap_or(0);
         let mut all = EdgeChunk::default();
         for ends in [&mut all.srcs, &mut all.dsts] {
-            ends.try_reserve_exact(n_edges).map_err(|_| Error::OutOfMemory {
+            ends.try_reserve_exact(n_edges).map_err(|_| StoreError::OutOfMemory {
                 what: format!("the {n_edges} edges of {}", self.path.display()),
             })?;
         }
@@ -225,8 +226,8 @@ impl EdgeSource for EdgeList {
 }
 
 /// An array of one dimension and one element type.
-fn vector_of(path: PathBuf, dtype: DType) -> Result<Array> {
-    let array = Array::open(path)?;
+fn vector_of(path: PathBuf, dtype: DType) -> Result<ArrayFile> {
+    let array = ArrayFile::open(path)?;
     array.check_vector_of(dtype)?;
     Ok(array)
 }
@@ -240,7 +241,7 @@ pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
         Some(list) => Ok(Some(list)),
         None => {
             let expected = format!("indptr.npy (where each node's in-edges start) and no {EDGE_FILES}");
-            Err(Error::Missing { folder: folder.to_owned(), expected })
+            Err(StoreError::Missing { folder: folder.to_owned(), expected }.into())
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use kiln_store::text::TextTable;
+
 use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
-use crate::text::Table;
 use crate::{Note, Result};
 
 /// What stands in a table that may have a header and weights.
@@ -28,11 +29,11 @@ pub(super) struct EdgeTable {
 impl EdgeTable {
     /// Reads the first line: a line of names is a header, and its fields tell how many columns there are.
     pub(super) fn open(path: &Path, notes: &mut Vec<Note>) -> Result<Self> {
-        let mut table = Table::open(path)?;
+        let mut table = TextTable::open(path)?;
         let (mut has_header, mut has_weights) = (false, false);
         if let Some(row) = table.next_row()? {
             if !(2..=3).contains(&row.n_fields()) {
-                return Err(row.bad(0, COLUMNS));
+                return Err(row.bad(0, COLUMNS).into());
             }
             let holds_name = |field| row.parse::<String>(field, COLUMNS).is_ok_and(|text| is_name(&text));
             has_header = holds_name(0) && holds_name(1);
@@ -47,10 +48,10 @@ impl EdgeTable {
 
     /// A table of two columns without a header.
     pub(super) fn of_pairs(path: &Path) -> Result<Self> {
-        if let Some(row) = Table::open(path)?.next_row()?
+        if let Some(row) = TextTable::open(path)?.next_row()?
             && row.n_fields() != 2
         {
-            return Err(row.bad(row.n_fields(), PAIRS));
+            return Err(row.bad(row.n_fields(), PAIRS).into());
         }
         Ok(Self { path: path.to_owned(), has_header: false, has_weights: false, number: Some(PAIRS) })
     }
@@ -74,7 +75,7 @@ impl EdgeSource for EdgeTable {
         n_nodes: usize,
         visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>,
     ) -> Result<()> {
-        let mut table = Table::open(&self.path)?;
+        let mut table = TextTable::open(&self.path)?;
         let mut chunk = EdgeChunk::default();
         let expected = format!("a node, 0 to {n_nodes} - 1");
         if self.has_header {
@@ -86,14 +87,14 @@ impl EdgeSource for EdgeTable {
                     Ok(id) if (id as usize) < n_nodes => ids.push(id),
                     _ => {
                         self.number.map_or(Ok(0), |number| row.parse::<i64>(field, number))?;
-                        return Err(row.bad(field, &expected));
+                        return Err(row.bad(field, &expected).into());
                     }
                 }
             }
             if self.has_weights {
                 let weight: f32 = row.parse(2, WEIGHT)?;
                 if !weight.is_finite() {
-                    return Err(row.bad(2, WEIGHT));
+                    return Err(row.bad(2, WEIGHT).into());
                 }
                 chunk.weights.push(weight);
             }

@@ -1,9 +1,11 @@
 use std::path::Path;
 
+use kiln_store::array_folder::{Entries, FolderWriter};
+
 use super::manifest::{Manifest, file_names};
 use super::set::Set;
 use crate::Result;
-use crate::array_folder::{Entries, FolderWriter, class_names_to_write};
+use crate::graph_folder::class_names_to_write;
 
 /// Copies a set in kiln's form, also a graph alone; gives its number of nodes and edges. The hashes of the copy
 /// are made anew, so those of the source are checked first: damage must not get a sound hash.

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use kiln_store::Hasher;
+use kiln_store::array_folder::{
+    ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
+    check_unlisted, read_manifest,
+};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::Result;
-use crate::array_folder::{
-    ElementType, Entries, Entry, FEATURES, FolderWriter, Known, bad, bad_entry, check_class_names,
-    check_entries, check_together, check_unlisted, read_manifest,
-};
-use crate::hash::hex;
+use crate::graph_folder::{FEATURES, check_class_names};
 
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "kiln.json";
@@ -92,12 +92,13 @@ impl Manifest {
     pub(crate) fn commit(self, folder: FolderWriter) -> Result<()> {
         let manifest = Self { files: folder.entries().clone(), ..self };
         manifest.check(&path_in(folder.folder()))?;
-        folder.commit_with(FILE_NAME, &manifest)
+        Ok(folder.commit_with(FILE_NAME, &manifest)?)
     }
 
     /// See [`format::hash`](super::hash).
     pub(crate) fn hash(&self) -> String {
-        let mut hasher = Sha256::new_with_prefix("kiln format 1\n");
+        let mut hasher = Hasher::default();
+        hasher.update("kiln format 1\n");
         for (what, n) in [("dim", self.dim), ("n_classes", self.n_classes)] {
             if let Some(n) = n {
                 hasher.update(format!("{what} {n}\n"));
@@ -109,7 +110,7 @@ impl Manifest {
                 hasher.update(format!("{name} {dtype} {lengths} {sha256}\n"));
             }
         }
-        hex(hasher)
+        hasher.finish()
     }
 
     /// Whether there is nothing but the topology.
@@ -126,25 +127,25 @@ impl Manifest {
             let for_nodes = KNOWN.iter().filter(|(.., need)| *need == Need::ForNodes).map(|known| known.0);
             let mut alone = for_nodes.chain(features.iter().map(|known| known.name));
             if let Some(name) = alone.find(|name| self.files.contains_key(*name)) {
-                return Err(bad_entry(path, name, "", "absent, as dim is null", "an entry"));
+                return Err(bad_entry(path, name, "", "absent, as dim is null", "an entry").into());
             }
         }
         check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
-        check_together(path, &self.files, &NAMES)
+        Ok(check_together(path, &self.files, &NAMES)?)
     }
 
     /// Checks that the counts and names fit each other.
     pub(crate) fn check_counts(&self, path: &Path) -> Result<()> {
         let n_classes = self.n_classes.unwrap_or(0);
         match (self.dim, self.n_classes) {
-            (Some(_), None) => return Err(bad(path, "n_classes", "a number, as dim is", "null")),
-            (None, Some(n)) => return Err(bad(path, "n_classes", "null, as dim is", n)),
+            (Some(_), None) => return Err(bad_key(path, "n_classes", "a number, as dim is", "null").into()),
+            (None, Some(n)) => return Err(bad_key(path, "n_classes", "null, as dim is", n).into()),
             _ => check_class_names(path, self.dim, n_classes, &self.class_names)?,
         }
         if self.edge_type_names.len() > 256 {
             let found = format!("{} names", self.edge_type_names.len());
-            return Err(bad(path, "edge_type_names", "at most 256 names", found));
+            return Err(bad_key(path, "edge_type_names", "at most 256 names", found).into());
         }
         Ok(())
     }

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kiln_store::array_folder::ArrayFolder;
+
 use super::manifest::{self, Manifest};
-use crate::array_folder::{ArrayFolder, FEATURES, class_names_of};
+use crate::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
 use crate::{Dataset, Error, Names, Result};
 
 /// A set whose files are what its manifest says, as far as their headers and lengths tell.
@@ -40,10 +42,10 @@ impl Set {
         };
         Ok(Dataset {
             name: self.manifest.name.clone(),
-            graph: Arc::new(arrays.graph()?),
-            features: arrays.rows(&FEATURES, dim)?,
-            labels: Arc::new(arrays.labels(n_classes)?),
-            split: arrays.split()?,
+            graph: Arc::new(read_graph(arrays)?),
+            features: read_rows(arrays, &FEATURES, dim)?,
+            labels: Arc::new(read_labels(arrays, n_classes)?),
+            split: read_split(arrays)?,
             names: Arc::new(names),
             class_names: class_names_of(self.manifest.class_names.clone(), n_classes),
             edge_type_names: self.manifest.edge_type_names.clone(),
@@ -53,7 +55,7 @@ impl Set {
 
     /// Checks what [`Set::dataset`] does of the arrays, also of a graph alone.
     pub(super) fn check(&self) -> Result<()> {
-        self.arrays.graph()?;
-        self.manifest.dim.map_or(Ok(()), |dim| self.arrays.rows(&FEATURES, dim).map(drop))
+        read_graph(&self.arrays)?;
+        self.manifest.dim.map_or(Ok(()), |dim| read_rows(&self.arrays, &FEATURES, dim).map(drop))
     }
 }

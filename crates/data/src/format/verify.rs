@@ -1,9 +1,11 @@
 use std::path::Path;
 
+use kiln_store::paths::is_there;
+
 use super::manifest;
 use super::set::Set;
 use crate::check::{Place, check_graph, check_split, check_values};
-use crate::paths::is_there;
+use crate::graph_folder::read_graph;
 use crate::{Note, Result, npy};
 
 /// What [`verify`] found to be sound.
@@ -27,8 +29,8 @@ pub struct Verified {
 /// Arrays that [`npy::open`] copies are copied here too; otherwise memory does not grow with the set.
 ///
 /// # Errors
-/// Those of [`open`](super::open) or [`npy::open`]; [`Error::HashMismatch`](crate::Error::HashMismatch) for a file that is not the one
-/// that was written; [`Error::BadValue`](crate::Error::BadValue) with the file and the position of the first value that cannot be.
+/// Those of [`open`](super::open) or [`npy::open`]; [`kiln_store::Error::HashMismatch`] for a file that is not the one
+/// that was written; [`kiln_store::Error::BadValue`] with the file and the position of the first value that cannot be.
 pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
     let folder = folder.as_ref();
     let place = Place::Folder(folder);
@@ -43,7 +45,7 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
     set.arrays.verify_hashes()?;
     let mut notes = Vec::new();
     let graph = if set.manifest.is_graph_alone() {
-        let graph = set.arrays.graph()?;
+        let graph = read_graph(&set.arrays)?;
         check_graph(&graph, &set.manifest.edge_type_names, place)?;
         graph
     } else {

@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use half::f16;
+use kiln_store::ArrayFile;
+use kiln_store::npy::DType;
+use kiln_store::text::TextTable;
 
-use crate::arrays::Array;
 use crate::limits::MAX_CLASSES;
-use crate::npy::DType;
-use crate::text::Table;
 use crate::{Error, Result};
 
 const EXPECTED: &str = "a class, a whole number below 2^20, or nan for none";
 
 /// The class of each row of an array `[n]` or `[n, 1]`; -1 for none.
-pub(crate) fn from_array(array: &Array) -> Result<Vec<i32>> {
+pub(crate) fn from_array(array: &ArrayFile) -> Result<Vec<i32>> {
     if let Some(&n_columns) = array.shape().get(1).filter(|&&n_columns| n_columns > 1) {
         return Err(several_labels(array.path(), n_columns));
     }
@@ -37,14 +37,14 @@ pub(crate) fn from_array(array: &Array) -> Result<Vec<i32>> {
 /// The class of each line of a text file of `n_rows` lines; -1 for none.
 pub(crate) fn from_table(path: impl Into<PathBuf>, n_rows: usize) -> Result<Vec<i32>> {
     let path = path.into();
-    let mut table = Table::open(&path)?;
+    let mut table = TextTable::open(&path)?;
     let mut classes = Vec::new();
     while let Some(row) = table.next_row()? {
         if row.n_fields() > 1 {
             return Err(several_labels(&path, row.n_fields()));
         }
         if classes.len() == n_rows {
-            return Err(row.bad(0, &format!("no more than {n_rows} lines, one a node")));
+            return Err(row.bad(0, &format!("no more than {n_rows} lines, one a node")).into());
         }
         let class = class_of(row.parse(0, EXPECTED)?);
         classes.push(class.ok_or_else(|| row.bad(0, EXPECTED))?);
@@ -77,7 +77,7 @@ fn for_each(
 }
 
 /// The elements of an array, which need not be aligned, without a copy.
-fn values<T: bytemuck::Pod>(array: &Array) -> impl Iterator<Item = T> {
+fn values<T: bytemuck::Pod>(array: &ArrayFile) -> impl Iterator<Item = T> {
     array.value_bytes().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 

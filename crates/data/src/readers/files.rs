@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use kiln_graph::open_file;
-
-use crate::paths::find;
-use crate::text::Table;
-use crate::{Error, Result, npy};
+use kiln_store::paths::find;
+use kiln_store::text::TextTable;
+use kiln_store::{Error, Result, npy};
 
 /// Where the files are.
 #[derive(Debug, Clone, Copy)]
@@ -51,13 +50,13 @@ impl Files<'_> {
     }
 
     /// A text file, which may also be stored compressed, as `name.gz`; `None` where there is none.
-    pub(crate) fn table(&self, name: &str) -> Result<Option<Table>> {
+    pub(crate) fn table(&self, name: &str) -> Result<Option<TextTable>> {
         let names = [name, &format!("{name}.gz")];
         match *self {
-            Self::Folder(folder) => find(folder, &names).map(Table::open).transpose(),
+            Self::Folder(folder) => find(folder, &names).map(TextTable::open).transpose(),
             Self::Embedded(files) => {
                 let file = files.iter().find(|(file, _)| *file == names[1]);
-                Ok(file.map(|(file, bytes)| Table::new(file.into(), Box::new(GzDecoder::new(*bytes)))))
+                Ok(file.map(|(file, bytes)| TextTable::new(file.into(), Box::new(GzDecoder::new(*bytes)))))
             }
         }
     }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
 use kiln_graph::{CscBuilder, open_file};
+use kiln_store::Error as StoreError;
+use kiln_store::text::MAX_LINE_BYTES;
 
 use crate::readers::relabel::{Relabelled, relabel};
-use crate::text::MAX_LINE_BYTES;
 use crate::{Error, GraphDataset, Result};
 
 /// Reads a file of graphs:
@@ -34,7 +35,7 @@ use crate::{Error, GraphDataset, Result};
 /// where all are the same. Of nodes without features DGL makes features out of the tags; here there are none.
 ///
 /// # Errors
-/// [`Error::BadLine`] for the first line that is not as above, [`Error::Io`] for a file that cannot be read.
+/// [`kiln_store::Error::BadLine`] for the first line that is not as above, [`kiln_store::Error::Io`] for a file that cannot be read.
 pub fn read(path: impl AsRef<Path>) -> Result<GraphDataset> {
     let path = path.as_ref();
     let mut lines = Lines::open(path)?;
@@ -141,7 +142,7 @@ struct Lines {
 
 impl Lines {
     fn open(path: &Path) -> Result<Self> {
-        let file = open_file(path).map_err(|source| Error::Io { path: path.into(), source })?;
+        let file = open_file(path).map_err(|source| StoreError::Io { path: path.into(), source })?;
         Ok(Self { path: path.into(), reader: BufReader::new(file), line: 0, bytes: Vec::new() })
     }
 
@@ -149,7 +150,7 @@ impl Lines {
     fn advance(&mut self) -> Result<bool> {
         self.bytes.clear();
         self.line += 1;
-        let io = |source| Error::Io { path: self.path.clone(), source };
+        let io = |source| StoreError::Io { path: self.path.clone(), source };
         let mut bytes = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
         let n_bytes = bytes.read_until(b'\n', &mut self.bytes).map_err(io)?;
         if n_bytes > MAX_LINE_BYTES {
@@ -182,7 +183,8 @@ impl Lines {
     fn bad(&self, found: &str, expected: &str) -> Error {
         const LONGEST: usize = 60;
         let found = found.chars().take(LONGEST).collect();
-        Error::BadLine { path: self.path.clone(), line: self.line, expected: expected.to_owned(), found }
+        StoreError::BadLine { path: self.path.clone(), line: self.line, expected: expected.to_owned(), found }
+            .into()
     }
 }
 

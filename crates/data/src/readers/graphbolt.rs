@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use kiln_feature::Labels;
 use kiln_graph::{Buf, NodeId};
+use kiln_store::Error as StoreError;
+use kiln_store::npy::DType;
+use kiln_store::paths::{find, required};
+use kiln_store::yaml::{Yaml, YamlEntry};
+use kiln_store::{ArrayFile, check_count};
 
-use crate::arrays::Array;
+use crate::arrays::{node_error, nodes_of, row_shape};
 use crate::check::{Place, check_split};
-use crate::error::check_count;
 use crate::limits::{MEMORY_BYTES, check_n_classes, check_n_nodes};
-use crate::npy::DType;
-use crate::paths::{find, required};
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
-use crate::yaml::{Entry, Yaml};
 use crate::{Dataset, Error, Note, Result, Split};
 
 /// The task to take where there are several.
@@ -47,8 +48,8 @@ const LABELS: &str = "labels";
 ///
 /// # Errors
 /// [`Error::Unsupported`] for files of `torch`, sets of which only `preprocessed` is there and graphs of
-/// several types, [`Error::Metadata`] for entries and [`Error::BadLine`] for lines that cannot be used,
-/// [`Error::BadValue`], [`Error::Inconsistent`] and [`Error::Npy`] for arrays, [`Error::EdgeListTooLarge`] for compressed
+/// several types, [`kiln_store::Error::Metadata`] for entries and [`kiln_store::Error::BadLine`] for lines that cannot be used,
+/// [`kiln_store::Error::BadValue`], [`kiln_store::Error::Inconsistent`] and [`kiln_store::Error::Npy`] for arrays, [`Error::EdgeListTooLarge`] for compressed
 /// edges that would take more than 1 GiB (then use [`open_within`](crate::open_within)).
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     read(folder.as_ref())?.read_within(MEMORY_BYTES)
@@ -58,7 +59,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let path = metadata_path(folder)?;
     let yaml = Yaml::read(&path)?;
-    let root = Entry::root(&path, &yaml);
+    let root = YamlEntry::root(&path, &yaml);
     let mut notes = Vec::new();
     let graph = graph_entry(&root)?;
     let nodes = only(&graph, "nodes", "a graph of several node types")?;
@@ -82,7 +83,7 @@ fn metadata_path(folder: &Path) -> Result<PathBuf> {
     if find(folder, &["metadata.yaml"]).is_none() && find(folder, &["preprocessed/metadata.yaml"]).is_some() {
         return Err(preprocessed(folder));
     }
-    required(folder, &["metadata.yaml"], "which files hold what")
+    Ok(required(folder, &["metadata.yaml"], "which files hold what")?)
 }
 
 fn preprocessed(path: &Path) -> Error {
@@ -93,21 +94,21 @@ fn preprocessed(path: &Path) -> Error {
     }
 }
 
-fn graph_entry<'a>(root: &Entry<'a>) -> Result<Entry<'a>> {
+fn graph_entry<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
     let graph = root.get("graph")?;
     if graph.is_none() && root.get("graph_topology")?.is_some() {
         return Err(preprocessed(root.path()));
     }
-    graph.map_or_else(|| root.require("graph", "a mapping with `nodes` and `edges`"), Ok)
+    Ok(graph.map_or_else(|| root.require("graph", "a mapping with `nodes` and `edges`"), Ok)?)
 }
 
 /// The only entry of a list.
-fn only<'a>(parent: &Entry<'a>, key: &str, several: &str) -> Result<Entry<'a>> {
+fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntry<'a>> {
     let list = parent.require(key, "a list of one")?;
     let mut entries = list.list()?;
     match (entries.pop(), entries.len()) {
         (Some(entry), 0) => Ok(entry),
-        (None, _) => Err(list.bad("a list of one")),
+        (None, _) => Err(list.bad("a list of one").into()),
         (Some(_), _) => Err(Error::Unsupported {
             path: parent.path().to_owned(),
             what: format!("{several} ({})", list.key()),
@@ -117,7 +118,7 @@ fn only<'a>(parent: &Entry<'a>, key: &str, several: &str) -> Result<Entry<'a>> {
 }
 
 /// The task over nodes.
-fn the_task<'a>(root: &Entry<'a>) -> Result<Entry<'a>> {
+fn the_task<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
     let (mut named, mut fitting, mut names) = (None, Vec::new(), Vec::new());
     for task in root.list_of("tasks")? {
         let name = task.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
@@ -131,16 +132,17 @@ fn the_task<'a>(root: &Entry<'a>) -> Result<Entry<'a>> {
     }
     match (named, fitting.pop(), fitting.len()) {
         (Some(task), ..) | (None, Some(task), 0) => Ok(task),
-        _ => Err(Error::Metadata {
+        _ => Err(StoreError::Metadata {
             path: root.path().to_owned(),
             key: "tasks".into(),
             expected: format!("one called {TASK}, or one with labels of nodes: give it that name"),
             found: if names.is_empty() { "missing".into() } else { names.join(", ") },
-        }),
+        }
+        .into()),
     }
 }
 
-fn has_labels_of_nodes(task: &Entry<'_>) -> Result<bool> {
+fn has_labels_of_nodes(task: &YamlEntry<'_>) -> Result<bool> {
     let mut has = [false; 2];
     for set in task.list_of("train_set")? {
         for data in set.list_of("data")? {
@@ -153,7 +155,7 @@ fn has_labels_of_nodes(task: &Entry<'_>) -> Result<bool> {
 }
 
 /// The file of an entry with `format` and `path`, which must be an array.
-fn numpy(folder: &Path, entry: &Entry<'_>) -> Result<PathBuf> {
+fn numpy(folder: &Path, entry: &YamlEntry<'_>) -> Result<PathBuf> {
     let format = entry.require("format", "numpy")?;
     let path = folder.join(entry.require("path", "the name of a file")?.text()?);
     match format.text()? {
@@ -163,12 +165,12 @@ fn numpy(folder: &Path, entry: &Entry<'_>) -> Result<PathBuf> {
             what: "a file of torch, which only Python reads,".into(),
             instead: "save it with numpy.save and write `format: numpy` and its name to metadata.yaml".into(),
         }),
-        _ => Err(format.bad("numpy")),
+        _ => Err(format.bad("numpy").into()),
     }
 }
 
 /// Checks that an entry is about nodes of the graph's only type, where that has a name.
-fn check_type(entry: &Entry<'_>, node_type: Option<&str>) -> Result<()> {
+fn check_type(entry: &YamlEntry<'_>, node_type: Option<&str>) -> Result<()> {
     let (Some(stated), Some(node_type)) = (entry.get("type")?, node_type) else {
         return Ok(());
     };
@@ -177,40 +179,40 @@ fn check_type(entry: &Entry<'_>, node_type: Option<&str>) -> Result<()> {
         [src, _, dst] => *src != node_type || *dst != node_type,
         name => *name != [node_type],
     };
-    if of_others { Err(stated.bad(format!("{node_type}, the only node type"))) } else { Ok(()) }
+    if of_others { Err(stated.bad(format!("{node_type}, the only node type")).into()) } else { Ok(()) }
 }
 
-fn find_edges(folder: &Path, edges: &Entry<'_>) -> Result<Source> {
+fn find_edges(folder: &Path, edges: &YamlEntry<'_>) -> Result<Source> {
     let format = edges.require("format", "numpy or csv")?;
     match format.text()? {
         "csv" => {
             let path = edges.require("path", "the name of a file")?;
             Ok(Source::Table(folder.join(path.text()?)))
         }
-        "numpy" | "torch" => Ok(Source::Mapped(Array::open_in_any_order(numpy(folder, edges)?)?)),
-        _ => Err(format.bad("numpy or csv")),
+        "numpy" | "torch" => Ok(Source::Mapped(ArrayFile::open_in_any_order(numpy(folder, edges)?)?)),
+        _ => Err(format.bad("numpy or csv").into()),
     }
 }
 
 fn find_features(
     folder: &Path,
-    root: &Entry<'_>,
+    root: &YamlEntry<'_>,
     node_type: Option<&str>,
     n_nodes: usize,
     notes: &mut Vec<Note>,
-) -> Result<Array> {
+) -> Result<ArrayFile> {
     let all = root.list_of("feature_data")?;
     let position = the_feature(root, &all)?;
     note_unused(&all, Some(position), notes)?;
     check_type(&all[position], node_type)?;
     let path = numpy(folder, &all[position])?;
-    let array = Array::open(&path)?;
-    check_count(&path, "the number of feature rows", n_nodes, array.row_shape()?.0)?;
+    let array = ArrayFile::open(&path)?;
+    check_count(&path, "the number of feature rows", n_nodes, row_shape(&array)?.0)?;
     Ok(array)
 }
 
 /// Which features to use.
-fn the_feature(root: &Entry<'_>, all: &[Entry<'_>]) -> Result<usize> {
+fn the_feature(root: &YamlEntry<'_>, all: &[YamlEntry<'_>]) -> Result<usize> {
     let mut of_nodes = Vec::new();
     for (position, feature) in all.iter().enumerate() {
         let name = feature.require("name", "the features' name")?.text()?;
@@ -226,17 +228,18 @@ fn the_feature(root: &Entry<'_>, all: &[Entry<'_>]) -> Result<usize> {
             what: "a graph without node features".into(),
             instead: format!("add an entry of the domain node called {FEATURE} to feature_data"),
         }),
-        (None, several) => Err(Error::Metadata {
+        (None, several) => Err(StoreError::Metadata {
             path: root.path().to_owned(),
             key: "feature_data".into(),
             expected: format!("node features called {FEATURE}: give that name to those to be used"),
             found: several.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", "),
-        }),
+        }
+        .into()),
     }
 }
 
 /// Notes the features that are not read: all but the one at `used`.
-fn note_unused(features: &[Entry<'_>], used: Option<usize>, notes: &mut Vec<Note>) -> Result<()> {
+fn note_unused(features: &[YamlEntry<'_>], used: Option<usize>, notes: &mut Vec<Note>) -> Result<()> {
     for (position, feature) in features.iter().enumerate() {
         if Some(position) != used {
             let domain = feature.get("domain")?.map_or(Ok("unknown"), |domain| domain.text())?;
@@ -253,7 +256,7 @@ fn note_unused(features: &[Entry<'_>], used: Option<usize>, notes: &mut Vec<Note
 /// The labels of all nodes that stand in a set, and the sets.
 fn read_task(
     folder: &Path,
-    task: &Entry<'_>,
+    task: &YamlEntry<'_>,
     node_type: Option<&str>,
     n_nodes: usize,
     notes: &mut Vec<Note>,
@@ -286,12 +289,12 @@ struct Classes {
 
 impl Classes {
     /// Reads the nodes of a set, and takes over their labels.
-    fn read_set(&mut self, folder: &Path, set: &Entry<'_>, notes: &mut Vec<Note>) -> Result<Buf<NodeId>> {
+    fn read_set(&mut self, folder: &Path, set: &YamlEntry<'_>, notes: &mut Vec<Note>) -> Result<Buf<NodeId>> {
         let n_nodes = self.of_nodes.len();
         let (nodes_path, labels_path) = (data(folder, set, &SEEDS)?, data(folder, set, &[LABELS])?);
-        let nodes_array = Array::open(nodes_path)?;
-        let nodes = nodes_array.nodes("entry", n_nodes, notes)?;
-        let labels_array = Array::open(&labels_path)?;
+        let nodes_array = ArrayFile::open(nodes_path)?;
+        let nodes = nodes_of(&nodes_array, "entry", n_nodes, notes)?;
+        let labels_array = ArrayFile::open(&labels_path)?;
         let labels = classes::from_array(&labels_array)?;
         check_count(&labels_path, "the number of labels", nodes.len(), labels.len())?;
         for (position, (node, &label)) in nodes.iter().zip(&labels).enumerate() {
@@ -299,7 +302,7 @@ impl Classes {
                 // Ids of <i4 are mapped as unsigned.
                 let is_signed = nodes_array.dtype() == DType::I32;
                 let id = if is_signed { i128::from(node.0 as i32) } else { i128::from(node.0) };
-                return Err(nodes_array.node_error("entry", position, id, n_nodes));
+                return Err(node_error(&nodes_array, "entry", position, id, n_nodes).into());
             };
             let expected = match self.n_classes {
                 _ if label < 0 => "a class: the nodes of a set have one".to_owned(),
@@ -312,14 +315,14 @@ impl Classes {
                     continue;
                 }
             };
-            return Err(labels_array.bad_value("the label of row", position, expected, label));
+            return Err(labels_array.bad_value("the label of row", position, expected, label).into());
         }
         Ok(nodes)
     }
 }
 
 /// The file of the data of a set that has one of these names.
-fn data(folder: &Path, set: &Entry<'_>, names: &[&str]) -> Result<PathBuf> {
+fn data(folder: &Path, set: &YamlEntry<'_>, names: &[&str]) -> Result<PathBuf> {
     let all = set.require("data", "a list of files")?;
     for data in all.list()? {
         if let Some(name) = data.get("name")?
@@ -328,5 +331,5 @@ fn data(folder: &Path, set: &Entry<'_>, names: &[&str]) -> Result<PathBuf> {
             return numpy(folder, &data);
         }
     }
-    Err(all.bad(format!("an entry called {}", names.join(" or "))))
+    Err(all.bad(format!("an entry called {}", names.join(" or "))).into())
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use kiln_feature::{FeatureSource, Labels, Sparse};
 use kiln_graph::{Buf, Csc, NodeId};
+use kiln_store::npy::DType;
+use kiln_store::paths::{find, required};
+use kiln_store::{ArrayFile, check_count};
 
-use crate::arrays::Array;
+use crate::arrays::{labels_of, nodes_of, offsets_of, row_shape, rows_of};
 use crate::check::{Place, check_split};
 use crate::edges::edge_list_of;
-use crate::error::check_count;
+use crate::graph_folder::graph_of;
 use crate::limits::{MEMORY_BYTES, check_n_classes, numbers};
-use crate::paths::{find, required};
 use crate::readers::classes::n_classes;
 use crate::readers::name_of;
 use crate::{Dataset, Names, Note, Result, Split};
@@ -40,8 +42,8 @@ use crate::{Dataset, Names, Note, Result, Split};
 /// they meet, and [`Dataset::validate`] reads everything.
 ///
 /// # Errors
-/// [`Error::Missing`](crate::Error::Missing) for a folder that lacks a file, [`Error::Npy`](crate::Error::Npy) for files that are no array of such a
-/// type, [`Error::Inconsistent`](crate::Error::Inconsistent) for arrays that contradict each other, [`Error::BadValue`](crate::Error::BadValue) for ids and
+/// [`kiln_store::Error::Missing`] for a folder that lacks a file, [`kiln_store::Error::Npy`] for files that are no array of such a
+/// type, [`kiln_store::Error::Inconsistent`] for arrays that contradict each other, [`kiln_store::Error::BadValue`] for ids and
 /// labels that cannot be, [`Error::EdgeListTooLarge`](crate::Error::EdgeListTooLarge) for a compressed edge list of too many edges.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     open_within(folder.as_ref(), MEMORY_BYTES)
@@ -56,17 +58,17 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         Some(list) => {
             // Labels say how many nodes there are before arrays are made for so many.
             let path = required(folder, &["labels.npy"], "the class of each node")?;
-            list.build_noted(Array::open(path)?.n_values(), memory_bytes, &mut notes)?
+            list.build_noted(ArrayFile::open(path)?.n_values(), memory_bytes, &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();
     let features = open_features(folder, Place::Folder(folder), n_nodes, None, &mut notes)?;
     let path = required(folder, &["labels.npy"], "the class of each node")?;
     // Counts are checked before anything is converted: a file that was never filled may state any.
-    let array = Array::open(&path)?;
+    let array = ArrayFile::open(&path)?;
     array.check_vector()?;
     check_count(&path, "the number of labels", n_nodes, array.n_values())?;
-    let labels = array.labels(&mut notes)?;
+    let labels = labels_of(&array, &mut notes)?;
     let n_classes = check_n_classes(&path, n_classes(&labels) as u64)?;
     let labels = Labels::new(labels, n_classes);
     let split = open_split(folder, n_nodes, &mut notes)?;
@@ -122,37 +124,18 @@ pub(crate) fn note_others(folder: &Path, taken: &Path, names: &[&str], notes: &m
 /// The graph of a folder in CSC order; `place` is what messages say of its arrays.
 pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>) -> Result<Csc> {
     let path = required(folder, &["indptr.npy"], "where each node's in-edges start")?;
-    let indptr = Array::open(&path)?.offsets(notes)?;
+    let indptr = offsets_of(&ArrayFile::open(&path)?, notes)?;
     if indptr.is_empty() {
         check_count(&path, "the number of entries", 1, 0)?;
     }
     let n_nodes = indptr.len() - 1;
     let path = required(folder, &["indices.npy"], "the source of each edge")?;
-    let indices = Array::open(path)?.nodes("edge", n_nodes, notes)?;
+    let indices = nodes_of(&ArrayFile::open(path)?, "edge", n_nodes, notes)?;
     let weights = find(folder, &["weights.npy"]);
-    let weights = weights.map(|path| Array::open(path)?.values::<f32>()).transpose()?;
+    let weights = weights.map(|path| ArrayFile::open(path)?.values::<f32>()).transpose()?;
     let types = find(folder, &["edge_types.npy"]);
-    let types = types.map(|path| Array::open(path)?.values::<u8>()).transpose()?;
+    let types = types.map(|path| ArrayFile::open(path)?.values::<u8>()).transpose()?;
     graph_of(place, indptr, indices, weights, types)
-}
-
-/// The graph of these arrays; `place` is where they are.
-pub(crate) fn graph_of(
-    place: Place<'_>,
-    indptr: Buf<u64>,
-    indices: Buf<NodeId>,
-    weights: Option<Buf<f32>>,
-    types: Option<Buf<u8>>,
-) -> Result<Csc> {
-    let located = |error: kiln_graph::Error| place.located(error.into());
-    let mut graph = Csc::new(indptr, indices).map_err(located)?;
-    if let Some(weights) = weights {
-        graph = graph.with_weights(weights).map_err(located)?;
-    }
-    if let Some(types) = types {
-        graph = graph.with_edge_types(types).map_err(located)?;
-    }
-    Ok(graph)
 }
 
 /// The features of all nodes. `dim` is the number of columns where it is known: the arrays of a CSR matrix
@@ -165,24 +148,26 @@ pub(crate) fn open_features(
     notes: &mut Vec<Note>,
 ) -> Result<Arc<dyn FeatureSource>> {
     let path = required(folder, &FEATURES, "the features of each node")?;
-    let array = Array::open(&path)?;
+    let array = ArrayFile::open(&path)?;
     let is_dense = path.ends_with("features.npy");
-    let n_rows = if is_dense { array.row_shape()?.0 } else { array.n_values().saturating_sub(1) };
+    let n_rows = if is_dense { row_shape(&array)?.0 } else { array.n_values().saturating_sub(1) };
     check_count(&path, "the number of feature rows", n_nodes, n_rows)?;
     Ok(if is_dense {
-        Arc::new(array.rows(notes)?)
+        Arc::new(rows_of(&array, notes)?)
     } else {
-        let indptr = array.offsets(notes)?;
+        let indptr = offsets_of(&array, notes)?;
         let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;
-        let columns = Array::open(columns_path)?;
+        let columns = ArrayFile::open(columns_path)?;
         columns.check_vector()?;
         // A column is checked where a row is gathered, so that here any 32-bit number will do.
         let columns: Buf<u32> = match columns.dtype() {
-            crate::npy::DType::I32 | crate::npy::DType::U32 => columns.elements()?,
-            _ => columns.nodes("entry", u32::MAX as usize, notes)?.iter().map(|column| column.0).collect(),
+            DType::I32 | DType::U32 => columns.elements()?,
+            _ => {
+                nodes_of(&columns, "entry", u32::MAX as usize, notes)?.iter().map(|column| column.0).collect()
+            }
         };
         let values_path = required(folder, &["features_data.npy"], "the value of each feature")?;
-        let values = Array::open(values_path)?.values::<f32>()?;
+        let values = ArrayFile::open(values_path)?.values::<f32>()?;
         let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
         let sparse = Sparse::new(indptr, columns, values, dim);
         Arc::new(sparse.map_err(|error| place.located(error.into()))?)
@@ -192,7 +177,7 @@ pub(crate) fn open_features(
 pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
     let mut part = |names: [&str; 2]| -> Result<Buf<NodeId>> {
         let path = required(folder, &names, "the nodes of one part of the split")?;
-        Array::open(path)?.nodes("entry", n_nodes, notes)
+        nodes_of(&ArrayFile::open(path)?, "entry", n_nodes, notes)
     };
     let [train, val, test] = PARTS;
     Ok(Split { train: part(train)?, val: part(val)?, test: part(test)? })

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use kiln_feature::Labels;
 use kiln_graph::NodeId;
+use kiln_store::Error as StoreError;
+use kiln_store::paths::{find, is_there, required};
+use kiln_store::text::TextTable;
+use kiln_store::{Npz, check_count};
 
 use crate::check::{Place, check_split};
-use crate::error::check_count;
 use crate::limits::{MEMORY_BYTES, check_n_nodes};
-use crate::npz::Npz;
-use crate::paths::{find, is_there, required};
 use crate::readers::npy::note_others;
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
-use crate::text::Table;
 use crate::{Dataset, Error, Note, Result, Split};
 
 /// The names that each file may have.
@@ -52,7 +52,7 @@ const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 ///
 /// # Errors
 /// [`Error::Unsupported`] for sets of several node or edge types, with several labels a node or without
-/// features, [`Error::Missing`] for a folder that lacks a file or has several split schemes (then use
+/// features, [`kiln_store::Error::Missing`] for a folder that lacks a file or has several split schemes (then use
 /// [`open_with_split`]), [`Error::EdgeListTooLarge`] for compressed edges that would take more than 1 GiB (then use
 /// [`open_within`](crate::open_within), or convert the folder), and for all that the files may hold that cannot be.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
@@ -113,18 +113,19 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
 /// The folder of the only split scheme.
 fn the_split(folder: &Path) -> Result<PathBuf> {
     let all = folder.join("split");
-    let missing = |expected: String| Error::Missing { folder: all.clone(), expected };
-    let entries = fs::read_dir(&all).map_err(|source| Error::Io { path: all.clone(), source })?;
+    let missing = |expected: String| StoreError::Missing { folder: all.clone(), expected };
+    let entries = fs::read_dir(&all).map_err(|source| StoreError::Io { path: all.clone(), source })?;
     let folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
     let mut schemes: Vec<PathBuf> = folders.collect();
     schemes.sort();
     match &schemes[..] {
-        [] => Err(missing("folder of a split scheme with train.csv.gz in it".into())),
+        [] => Err(missing("folder of a split scheme with train.csv.gz in it".into()).into()),
         [scheme] => Ok(scheme.clone()),
         _ => {
             let names: Vec<String> = schemes.iter().map(|scheme| name_of(scheme)).collect();
             let names = names.join(", ");
-            Err(missing(format!("single split scheme but {names}: choose one with ogb::open_with_split")))
+            Err(missing(format!("single split scheme but {names}: choose one with ogb::open_with_split"))
+                .into())
         }
     }
 }
@@ -177,14 +178,14 @@ fn read_text(raw: &Path) -> Result<Raw> {
 fn read_count(raw: &Path, names: [&str; 2]) -> Result<(PathBuf, u64)> {
     const EXPECTED: &str = "one line with a number: the set has one graph";
     let path = required(raw, &names, "how many there are")?;
-    let mut table = Table::open(&path)?;
+    let mut table = TextTable::open(&path)?;
     let Some(row) = table.next_row()? else {
         let (expected, found) = (EXPECTED.to_owned(), String::new());
-        return Err(Error::BadLine { path, line: 1, expected, found });
+        return Err(StoreError::BadLine { path, line: 1, expected, found }.into());
     };
     let n = row.parse(0, EXPECTED)?;
     match table.next_row()? {
-        Some(row) => Err(row.bad(0, EXPECTED)),
+        Some(row) => Err(row.bad(0, EXPECTED).into()),
         None => Ok((path, n)),
     }
 }
@@ -216,7 +217,7 @@ fn count_of(archive: &mut Npz, name: &str) -> Result<u64> {
     let array = archive.array(name)?;
     check_count(array.path(), "the number of graphs", 1, array.n_values())?;
     let mut count = 0;
-    array.for_each_integer(|position, value| {
+    array.for_each_integer(|position, value| -> Result<()> {
         let bad = |_| array.bad_value("entry", position, "a number of nodes or edges", value);
         count = u64::try_from(value).map_err(bad)?;
         Ok(())
@@ -249,13 +250,13 @@ fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Sp
     let part = |name: &str| -> Result<Vec<NodeId>> {
         let names = [format!("{name}.csv.gz"), format!("{name}.csv")];
         let path = required(folder, &names.each_ref().map(|name| &**name), "the nodes of one part")?;
-        let mut table = Table::open(path)?;
+        let mut table = TextTable::open(path)?;
         let expected = format!("a node, 0 to {n_nodes} - 1");
         let mut nodes = Vec::new();
         while let Some(row) = table.next_row()? {
             let node: u32 = row.parse(0, &expected)?;
             if node as usize >= n_nodes || row.n_fields() > 1 {
-                return Err(row.bad(if row.n_fields() > 1 { row.n_fields() } else { 0 }, &expected));
+                return Err(row.bad(if row.n_fields() > 1 { row.n_fields() } else { 0 }, &expected).into());
             }
             nodes.push(NodeId(node));
         }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels, MAX_DIM};
 use kiln_graph::CscBuilder;
+use kiln_store::Error as StoreError;
+use kiln_store::text::TextTable;
+use kiln_store::{ArrayFile, Npz, check_count};
 
-use crate::arrays::Array;
+use crate::arrays::rows_of;
 use crate::edges::EdgeList;
-use crate::error::check_count;
 use crate::limits::{bad_dim, numbers};
-use crate::npz::Npz;
-use crate::text::Table;
-use crate::{Dataset, Error, Names, Note, Result, Split};
+use crate::{Dataset, Names, Note, Result, Split};
 
 /// A set of which only what is small was read: features and edges are still in their files.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Edges {
 #[derive(Debug)]
 pub(crate) enum Source {
     /// An array in a file of its own, mapped.
-    Mapped(Array),
+    Mapped(ArrayFile),
     /// An array in an archive, which is read into memory when its turn comes.
     Member {
         /// The archive.
@@ -106,10 +106,10 @@ impl Edges {
 fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Dense> {
     const TO: &str = "memory: convert the folder once (cargo xtask data convert) to have them mapped";
     let (path, rows, from) = match source {
-        Source::Mapped(array) => (array.path().to_owned(), array.rows(notes)?, None),
+        Source::Mapped(array) => (array.path().to_owned(), rows_of(array, notes)?, None),
         Source::Member { archive, name } => {
             let array = Npz::open(archive)?.array(name)?;
-            (array.path().to_owned(), array.rows(notes)?, Some("rows of an archive"))
+            (array.path().to_owned(), rows_of(&array, notes)?, Some("rows of an archive"))
         }
         Source::Table(path) => {
             let mut values = Vec::new();
@@ -135,7 +135,7 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
 fn reserve(values: &mut Vec<f32>, n_rows: usize, dim: usize, path: &Path) -> Result<()> {
     values.try_reserve_exact(n_rows.saturating_mul(dim)).map_err(|_| {
         let what = format!("{n_rows} rows of {dim} features in {}", path.display());
-        Error::OutOfMemory { what }
+        StoreError::OutOfMemory { what }.into()
     })
 }
 
@@ -147,21 +147,21 @@ pub(crate) fn for_each_row(
     mut visit: impl FnMut(&[f32]) -> Result<()>,
 ) -> Result<usize> {
     const EXPECTED: &str = "a finite number";
-    let mut table = Table::open(path)?;
+    let mut table = TextTable::open(path)?;
     let (mut values, mut dim, mut n_rows) = (Vec::new(), 1, 0);
     while let Some(row) = table.next_row()? {
         if n_rows == n_nodes {
-            return Err(row.bad(0, &format!("no more than {n_nodes} lines, one a node")));
+            return Err(row.bad(0, &format!("no more than {n_nodes} lines, one a node")).into());
         }
         (dim, n_rows) = (row.n_fields(), n_rows + 1);
         if dim > MAX_DIM {
-            return Err(bad_dim(path, dim));
+            return Err(bad_dim(path, dim).into());
         }
         values.clear();
         for field in 0..dim {
             let value: f32 = row.parse(field, EXPECTED)?;
             if !value.is_finite() {
-                return Err(row.bad(field, EXPECTED));
+                return Err(row.bad(field, EXPECTED).into());
             }
             values.push(value);
         }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
 use kiln_graph::CscBuilder;
+use kiln_store::Error as StoreError;
+use kiln_store::check_count;
+use kiln_store::text::{TextRow, TextTable};
 
-use crate::error::check_count;
 use crate::readers::files::Files;
 use crate::readers::relabel::{Relabelled, relabel};
-use crate::text::{Row, Table};
 use crate::{Error, GraphDataset, Note, Result};
 
 /// Reads a folder of the TU collection. The set's name is found from the one file `NAME_A.txt`; each file may
@@ -37,9 +38,9 @@ use crate::{Error, GraphDataset, Note, Result};
 /// Where a node or an edge has several labels in its line, all of them together are its one label.
 ///
 /// # Errors
-/// [`Error::Missing`] for a folder without one of the first three files, [`Error::WrongKind`] for a folder of
-/// several sets, one for regression and one with several labels a graph, [`Error::BadLine`] for a line that
-/// is not as above, [`Error::Inconsistent`] for files with a wrong number of lines, [`Error::BadValue`] for
+/// [`kiln_store::Error::Missing`] for a folder without one of the first three files, [`Error::WrongKind`] for a folder of
+/// several sets, one for regression and one with several labels a graph, [`kiln_store::Error::BadLine`] for a line that
+/// is not as above, [`kiln_store::Error::Inconsistent`] for files with a wrong number of lines, [`kiln_store::Error::BadValue`] for
 /// too many different edge labels.
 pub fn read(folder: impl AsRef<Path>) -> Result<GraphDataset> {
     let folder = folder.as_ref();
@@ -89,7 +90,7 @@ pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
 
 /// The `NAME` of the one file `NAME_A.txt`.
 fn find_name(folder: &Path) -> Result<String> {
-    let io = |source| Error::Io { path: folder.into(), source };
+    let io = |source| StoreError::Io { path: folder.into(), source };
     let mut names = BTreeSet::new();
     for entry in folder.read_dir().map_err(io)? {
         let file = entry.map_err(io)?.file_name();
@@ -99,10 +100,11 @@ fn find_name(folder: &Path) -> Result<String> {
         }
     }
     match names.len() {
-        0 => Err(Error::Missing {
+        0 => Err(StoreError::Missing {
             folder: folder.into(),
             expected: "NAME_A.txt (the edges of a set of the TU collection)".into(),
-        }),
+        }
+        .into()),
         1 => Ok(names.into_iter().collect()),
         n => Err(Error::WrongKind {
             path: folder.into(),
@@ -132,7 +134,7 @@ struct EdgeTypes {
 
 /// The numbers of a file, row-major.
 struct Columns<T> {
-    table: Table,
+    table: TextTable,
     values: Vec<T>,
     /// Numbers a line, at least 1.
     dim: usize,
@@ -152,10 +154,10 @@ impl TuFiles<'_> {
                     0 => "1, the first graph".to_owned(),
                     _ => format!("graph {last} or the next: sort the nodes by graph and leave no gaps"),
                 };
-                return Err(row.bad(0, &expected));
+                return Err(row.bad(0, &expected).into());
             }
             if graphs.len() == u32::MAX as usize {
-                return Err(row.bad(0, "fewer than 2^32 nodes"));
+                return Err(row.bad(0, "fewer than 2^32 nodes").into());
             }
             graphs.push(graph - 1);
         }
@@ -198,7 +200,7 @@ impl TuFiles<'_> {
                 const EXPECTED: &str = "a node, counted from 1";
                 let node: u64 = row.parse(field, EXPECTED)?;
                 if !(1..=graph_of_node.len() as u64).contains(&node) {
-                    return Err(row.bad(field, &format!("{EXPECTED}: 1 to {}", graph_of_node.len())));
+                    return Err(row.bad(field, &format!("{EXPECTED}: 1 to {}", graph_of_node.len())).into());
                 }
                 Ok((node - 1) as u32)
             };
@@ -206,7 +208,7 @@ impl TuFiles<'_> {
             let [src_graph, dst_graph] = [src, dst].map(|node| graph_of_node[node as usize] + 1);
             if src_graph != dst_graph {
                 let expected = format!("a node of graph {src_graph}, as node {} is", src + 1);
-                return Err(row.bad(1, &expected));
+                return Err(row.bad(1, &expected).into());
             }
             edges.srcs.push(src);
             edges.dsts.push(dst);
@@ -220,7 +222,7 @@ impl TuFiles<'_> {
         let Relabelled { classes, names } = relabel(&labels.values, labels.dim)?;
         let mut types = Vec::with_capacity(classes.len());
         for (position, &class) in classes.iter().enumerate() {
-            types.push(u8::try_from(class).map_err(|_| Error::BadValue {
+            types.push(u8::try_from(class).map_err(|_| StoreError::BadValue {
                 path: labels.table.path().into(),
                 what: "the label of edge",
                 position: position as u64,
@@ -263,13 +265,13 @@ impl TuFiles<'_> {
         let (mut values, mut n_read, mut dim) = (Vec::new(), 0, 1);
         while let Some(row) = table.next_row()? {
             if n_read == n_lines {
-                return Err(row.bad(0, &format!("no more than {n_lines} lines")));
+                return Err(row.bad(0, &format!("no more than {n_lines} lines")).into());
             }
             dim = row.n_fields();
             for field in 0..dim {
                 let value = row.parse(field, expected)?;
                 if !is_valid(&value) {
-                    return Err(row.bad(field, expected));
+                    return Err(row.bad(field, expected).into());
                 }
                 values.push(value);
             }
@@ -279,11 +281,11 @@ impl TuFiles<'_> {
         Ok(Some(Columns { table, values, dim }))
     }
 
-    fn table(&self, what: &str) -> Result<Option<Table>> {
-        self.files.table(&format!("{}_{what}.txt", self.name))
+    fn table(&self, what: &str) -> Result<Option<TextTable>> {
+        Ok(self.files.table(&format!("{}_{what}.txt", self.name))?)
     }
 
-    fn required(&self, what: &str, why: &str) -> Result<Table> {
+    fn required(&self, what: &str, why: &str) -> Result<TextTable> {
         self.table(what)?.ok_or_else(|| self.missing(what, why))
     }
 
@@ -292,25 +294,25 @@ impl TuFiles<'_> {
             Files::Folder(folder) => folder.into(),
             Files::Embedded(_) => self.name.into(),
         };
-        Error::Missing { folder, expected: format!("{}_{what}.txt ({why})", self.name) }
+        StoreError::Missing { folder, expected: format!("{}_{what}.txt ({why})", self.name) }.into()
     }
 }
 
-fn check_fields(row: Row<'_>, n_fields: usize, expected: &str) -> Result<()> {
+fn check_fields(row: TextRow<'_>, n_fields: usize, expected: &str) -> Result<()> {
     match row.n_fields() {
         n if n == n_fields => Ok(()),
-        n => Err(row.bad(n_fields.min(n - 1), expected)),
+        n => Err(row.bad(n_fields.min(n - 1), expected).into()),
     }
 }
 
-fn not_empty(table: &Table, n_rows: usize, expected: &str) -> Result<()> {
+fn not_empty(table: &TextTable, n_rows: usize, expected: &str) -> Result<()> {
     if n_rows > 0 {
         return Ok(());
     }
     let (path, found) = (table.path().into(), "the end of the file".to_owned());
-    Err(Error::BadLine { path, line: 1, expected: expected.to_owned(), found })
+    Err(StoreError::BadLine { path, line: 1, expected: expected.to_owned(), found }.into())
 }
 
-fn not_read(table: &Table, why: &str) -> Note {
+fn not_read(table: &TextTable, why: &str) -> Note {
     Note::Other(format!("{} is not read: {why}", table.path().display()))
 }

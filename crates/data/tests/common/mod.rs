@@ -8,7 +8,7 @@ use std::path::Path;
 
 use kiln_data::Error;
 use kiln_data::convert::{Converted, Options, convert};
-use kiln_data::npy::{self, Element};
+use kiln_store::npy::{self, Element};
 
 pub(crate) fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     let path = folder.join(name);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use half::f16;
 use kiln_data::convert::{self, Converted, EdgeChunk, EdgeData, EdgeSource, Options, convert};
-use kiln_data::npy;
 use kiln_data::{Dataset, Result, format};
 use kiln_graph::{Csc, CscBuilder, Duplicates, SelfLoops};
+use kiln_store::npy;
 
 use crate::common::{contents, contents_names, convert_with_least, numbers, put};
 
@@ -95,7 +95,7 @@ fn check_same_bytes(list: &List, data: EdgeData) {
     let input = root.path().join("set");
     fs::create_dir(&input).unwrap();
     list.write(&input, data);
-    let rest = npy::open(&input).unwrap();
+    let rest = kiln_data::npy::open(&input).unwrap();
     for (case, options) in all_options().into_iter().enumerate() {
         let out = |name: &str| root.path().join(format!("{name}-{case}"));
         let graph = Arc::new(list.build(data, &options));
@@ -180,7 +180,7 @@ fn a_folder_in_csc_order_keeps_its_order() {
     put(&input, "features.npy", &halves, &[40, 2]);
     let converted = convert(&input, root.path().join("out"), &Options::default()).unwrap();
     assert_eq!((converted.n_edges, converted.n_buckets), (3, 0));
-    format::write(&npy::open(&input).unwrap(), root.path().join("expected")).unwrap();
+    format::write(&kiln_data::npy::open(&input).unwrap(), root.path().join("expected")).unwrap();
     assert!(contents(&root.path().join("out")) == contents(&root.path().join("expected")));
     // A set in the form already is copied.
     convert(root.path().join("out"), root.path().join("again"), &Options::default()).unwrap();
@@ -203,7 +203,7 @@ fn sparse_features_are_copied_with_their_element_types_changed() {
     put(&input, "features_indices.npy", &[7_i64, 0, 1_000_000, 7], &[4]);
     put(&input, "features_data.npy", &[0.5_f32, 1.0, 1.5, 2.0], &[4]);
     convert(&input, root.path().join("out"), &Options::default()).unwrap();
-    format::write(&npy::open(&input).unwrap(), root.path().join("expected")).unwrap();
+    format::write(&kiln_data::npy::open(&input).unwrap(), root.path().join("expected")).unwrap();
     assert!(contents(&root.path().join("out")) == contents(&root.path().join("expected")));
     put(&input, "features_indptr.npy", &[0_i32, 1, 1, 2, 2, 3, 3, 3, 3, 3, 5], &[11]);
     let error = convert(&input, root.path().join("no"), &Options::default()).unwrap_err();

@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 use kiln_data::{Dataset, Error, debian_packages, read_debian_packages};
 use kiln_feature::RowBuf;
 use kiln_graph::NodeId;
+use kiln_store::Error as StoreError;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -217,9 +218,9 @@ fn last_byte(byte: u8) -> impl Fn(Vec<u8>) -> Vec<u8> {
 #[test]
 fn damaged_files_are_errors() {
     let missing = read_debian_packages("no/such/folder").unwrap_err();
-    assert!(matches!(missing, Error::Io { .. }), "{missing}");
+    assert!(matches!(missing, Error::Store(StoreError::Io { .. })), "{missing}");
     let no_json = read_with("manifest.json", |_| b"{".to_vec());
-    assert!(matches!(no_json, Error::Manifest { .. }), "{no_json}");
+    assert!(matches!(no_json, Error::Store(StoreError::Manifest { .. })), "{no_json}");
     let format = read_with("manifest.json", |bytes| {
         String::from_utf8(bytes).unwrap().replacen("\"format\": 1", "\"format\": 2", 1).into_bytes()
     });
@@ -237,7 +238,7 @@ fn damaged_files_are_errors() {
     let arc = read_with("dst.npy.gz", last_byte(1));
     assert!(matches!(arc, Error::Graph(kiln_graph::Error::NodeOutOfRange { .. })), "{arc}");
     let wrong_type = read_with("words.npy.gz", |_| gunzip(&folder().join("idf.npy.gz")));
-    assert!(matches!(wrong_type, Error::Npy { .. }), "{wrong_type}");
+    assert!(matches!(wrong_type, Error::Store(StoreError::Npy { .. })), "{wrong_type}");
     let name = read_with("names.txt.gz", |bytes| [bytes, b"more\n".to_vec()].concat());
     assert_eq!(
         name.to_string(),

@@ -8,9 +8,10 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use kiln_data::convert::{Options, convert};
-use kiln_data::npy::{self, Element};
 use kiln_data::{Error, Note, Result, format};
 use kiln_graph::Csc;
+use kiln_store::Error as StoreError;
+use kiln_store::npy::{self, Element};
 use tempfile::TempDir;
 
 use crate::common::{by_columns, put};
@@ -39,7 +40,7 @@ pub(crate) fn folder() -> TempDir {
 
 /// The graph and the notes but the one that says that it is in memory, in memory and converted.
 fn read(folder: &Path) -> (Csc, Vec<String>) {
-    let data = npy::open(folder).unwrap();
+    let data = kiln_data::npy::open(folder).unwrap();
     let said: Vec<String> = data.notes.iter().map(ToString::to_string).collect();
     let (hint, rest) = said.split_last().unwrap();
     assert!(hint.contains("convert the folder once (cargo xtask data convert)"), "{hint}");
@@ -187,7 +188,7 @@ fn edges_alone_make_a_graph_alone() {
     }
     convert(at.join("pairs.npy 5"), at.join("again"), &Options::default()).unwrap();
     assert_eq!(format::open_graph(at.join("again")).unwrap().n_edges(), 4);
-    assert!(matches!(npy::open(at.join("pairs")), Err(Error::Missing { .. })));
+    assert!(matches!(kiln_data::npy::open(at.join("pairs")), Err(Error::Store(StoreError::Missing { .. }))));
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn no_edges_make_a_graph_without_edges() {
 fn refusal(change: impl FnOnce(&Path)) -> Error {
     let folder = folder();
     change(folder.path());
-    let error = npy::open(folder.path()).unwrap_err();
+    let error = kiln_data::npy::open(folder.path()).unwrap_err();
     assert_eq!(converted(folder.path()).unwrap_err().to_string(), error.to_string());
     error
 }
@@ -302,7 +303,9 @@ fn lines_that_are_no_edges_are_named() {
         ("0,1\n\u{fffd},2\n", 2, "a node, 0 to 4 - 1"),
     ] {
         let error = refusal(|at| fs::write(at.join("edges.csv"), text).unwrap());
-        let Error::BadLine { line: got, expected: said, .. } = &error else { panic!("{text}: {error}") };
+        let Error::Store(StoreError::BadLine { line: got, expected: said, .. }) = &error else {
+            panic!("{text}: {error}")
+        };
         assert_eq!((*got, &**said), (line, expected), "{text}");
     }
 }
@@ -330,7 +333,10 @@ fn a_compressed_table_that_is_cut_off_or_garbage_is_refused() {
     let whole = gzip(lines.as_bytes());
     for bytes in [&whole[..whole.len() / 2], &whole[..whole.len() - 4], &whole[..5], b"0,1\n1,2\n"] {
         let error = refusal(|at| fs::write(at.join("edges.csv.gz"), bytes).unwrap());
-        assert!(matches!(&error, Error::Io { path, .. } if path.ends_with("edges.csv.gz")), "{error}");
+        assert!(
+            matches!(&error, Error::Store(StoreError::Io { path, .. }) if path.ends_with("edges.csv.gz")),
+            "{error}"
+        );
     }
 }
 
@@ -340,7 +346,7 @@ fn inputs_that_are_no_edge_list_are_refused() {
     fs::write(root.path().join("edges.txt"), "0 1\n").unwrap();
     let error = converted(&root.path().join("edges.txt")).unwrap_err();
     assert!(matches!(&error, Error::Unrecognised { .. }), "{error}");
-    assert!(matches!(converted(&root.path().join("nowhere")), Err(Error::Io { .. })));
+    assert!(matches!(converted(&root.path().join("nowhere")), Err(Error::Store(StoreError::Io { .. }))));
     fs::write(root.path().join("edges.npy"), npy::write(&[0_u32, u32::MAX], &[2, 1])).unwrap();
     let error = converted(&root.path().join("edges.npy")).unwrap_err();
     assert!(
@@ -363,7 +369,10 @@ fn another_number_of_nodes_than_labels_is_refused() {
     let filled = Options { n_nodes: Some(4), ..Options::default() };
     convert(folder.path(), &out, &filled).unwrap();
     let error = convert(folder.path(), &out, &filled).unwrap_err();
-    assert!(matches!(&error, Error::NotEmpty { path } if path.ends_with("out")), "{error}");
+    assert!(
+        matches!(&error, Error::Store(StoreError::NotEmpty { path }) if path.ends_with("out")),
+        "{error}"
+    );
 }
 
 #[test]

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::synthetic::{self, SbmConfig};
-use kiln_data::{Dataset, Error, Names, Split, debian_packages, format, npy};
+use kiln_data::{Dataset, Error, Names, Split, debian_packages, format};
 use kiln_feature::{Dense, FeatureSource, Labels, RowBuf, RowType, Rows, Sparse};
 use kiln_graph::{Buf, CscBuilder, NodeId};
+use kiln_store::{Error as StoreError, npy};
 
 const ALL_FILES: [&str; 8] = [
     "features.npy",
@@ -145,7 +146,7 @@ fn each_kind_of_features_reads_back_as_it_is_stored() {
 #[test]
 fn the_folder_is_one_of_plain_arrays_too() {
     let (_root, folder) = written(&small(rows()));
-    let data = npy::open(&folder).unwrap();
+    let data = kiln_data::npy::open(&folder).unwrap();
     assert_eq!(data.notes, []);
     assert_eq!(data.graph.weights(), small(rows()).graph.weights());
     assert!(all_rows(&data) == all_rows(&small(rows())));
@@ -159,7 +160,7 @@ fn a_folder_that_holds_something_is_refused() {
     let before = contents(&folder);
     for target in [folder.clone(), folder.join("kiln.json"), root.path().to_owned()] {
         let error = format::write(&synthetic::ring(5).unwrap(), &target).unwrap_err();
-        assert!(matches!(&error, Error::NotEmpty { .. }), "{error}");
+        assert!(matches!(&error, Error::Store(StoreError::NotEmpty { .. })), "{error}");
     }
     assert!(contents(&folder) == before);
     assert_eq!(names_in(root.path()), ["set"]);
@@ -203,7 +204,7 @@ impl FeatureSource for Breaking {
             assert!(unfinished.starts_with("set.unfinished-"), "{unfinished}");
             let unfinished = self.target.with_file_name(unfinished);
             assert!(unfinished.join("features.npy").exists());
-            assert!(matches!(format::open(unfinished), Err(Error::Missing { .. })));
+            assert!(matches!(format::open(unfinished), Err(Error::Store(StoreError::Missing { .. }))));
             return Err(kiln_feature::Error::ZeroDim);
         }
         *out = RowBuf::F32(vec![0.0; ids.len()]);

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_data::convert::{Options, convert};
-use kiln_data::npy::{self, Element};
 use kiln_data::{Dataset, Error, Names, Split, format};
 use kiln_feature::{Dense, FeatureSource, Labels, Sparse};
 use kiln_graph::{CscBuilder, NodeId};
+use kiln_store::Error as StoreError;
+use kiln_store::npy::{self, Element};
 
 /// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, with everything that a set can have.
 fn set(features: impl FeatureSource + 'static) -> (tempfile::TempDir, PathBuf) {
@@ -67,10 +68,13 @@ fn a_truncated_array_is_refused_when_it_is_opened() {
         for length in [0, 5, 60, 127, whole.len() - 1] {
             fs::write(path, &whole[..length]).unwrap();
             let error = format::open(folder).unwrap_err();
-            assert!(matches!(&error, Error::Npy { path: at, .. } if at == path), "{error}");
+            assert!(
+                matches!(&error, Error::Store(StoreError::Npy { path: at, .. }) if at == path),
+                "{error}"
+            );
         }
         fs::write(path, [&whole[..], b"more"].concat()).unwrap();
-        assert!(matches!(format::open(folder), Err(Error::Npy { .. })));
+        assert!(matches!(format::open(folder), Err(Error::Store(StoreError::Npy { .. }))));
     });
 }
 
@@ -83,7 +87,10 @@ fn converting_a_damaged_set_is_refused() {
         fs::write(path, bytes).unwrap();
         let out = folder.with_extension("out");
         let error = convert(folder, &out, &Options::default()).unwrap_err();
-        assert!(matches!(&error, Error::HashMismatch { path: at, .. } if at == path), "{error}");
+        assert!(
+            matches!(&error, Error::Store(StoreError::HashMismatch { path: at, .. }) if at == path),
+            "{error}"
+        );
         assert!(!out.exists());
     });
 }
@@ -93,7 +100,7 @@ fn an_array_that_is_gone_is_named() {
     for_each_array(|folder, path| {
         fs::remove_file(path).unwrap();
         let error = format::open(folder).unwrap_err();
-        assert!(matches!(&error, Error::Io { path: at, .. } if at == path), "{error}");
+        assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if at == path), "{error}");
     });
 }
 
@@ -110,7 +117,7 @@ fn one_bit_is_found_by_its_hash() {
             bytes[at] ^= 1;
             fs::write(path, &bytes).unwrap();
             let error = format::verify(folder).unwrap_err();
-            let Error::HashMismatch { path: named, expected, got } = &error else {
+            let Error::Store(StoreError::HashMismatch { path: named, expected, got }) = &error else {
                 panic!("{}: {error}", path.display());
             };
             assert!(named == path && expected != got && got.len() == 64, "{error}");
@@ -125,7 +132,7 @@ fn forge<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     let bytes = npy::write(values, shape);
     fs::write(folder.join(name), &bytes).unwrap();
     fs::write(&copy, bytes).unwrap();
-    let Err(Error::HashMismatch { expected, got, .. }) = format::verify(folder) else {
+    let Err(Error::Store(StoreError::HashMismatch { expected, got, .. })) = format::verify(folder) else {
         panic!("{name} should differ");
     };
     edit(folder, &expected, &got);
@@ -150,7 +157,7 @@ fn check_forged<T: Element>(
     forge(&folder, name, values, shape);
     format::open(&folder).unwrap();
     let error = format::verify(&folder).unwrap_err();
-    let Error::BadValue { path, .. } = &error else { panic!("{error}") };
+    let Error::Store(StoreError::BadValue { path, .. }) = &error else { panic!("{error}") };
     assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
     assert!(path.starts_with(&folder) && path.extension().unwrap() == "npy", "{error}");
 }
@@ -262,7 +269,12 @@ fn check_edited(from: &str, to: &str, expected: &str) {
     let error = format::open(&folder).unwrap_err();
     let is_typed = matches!(
         &error,
-        Error::Metadata { .. } | Error::Manifest { .. } | Error::Format { .. } | Error::Npy { .. }
+        Error::Store(
+            StoreError::Metadata { .. }
+                | StoreError::Manifest { .. }
+                | StoreError::Format { .. }
+                | StoreError::Npy { .. }
+        )
     );
     assert!(is_typed && error.to_string().contains(expected), "{error}\n    expected {expected}");
     assert_eq!(format::verify(&folder).unwrap_err().to_string(), error.to_string());
@@ -304,7 +316,7 @@ fn an_entry_that_is_gone_is_named() {
             fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
             // With the file, it is the entry that lacks; without it, it is what the set needs.
             let check = |is_whole: bool| match format::open(&folder) {
-                Err(Error::Metadata { expected, found, .. }) => {
+                Err(Error::Store(StoreError::Metadata { expected, found, .. })) => {
                     assert_eq!((expected.contains("an entry"), &*found), (true, "none"), "{name}");
                 }
                 Err(error) => panic!("{name}: {error}"),
@@ -339,8 +351,11 @@ fn a_manifest_that_is_absent_or_garbage_is_refused() {
     for garbage in ["", "{", "null", "[1]", "{\"format\": \"one\"}", "\u{0}"] {
         fs::write(&path, garbage).unwrap();
         let error = format::open(&folder).unwrap_err();
-        assert!(matches!(&error, Error::Manifest { path: at, .. } if *at == path), "{error}");
-        assert!(matches!(format::verify(&folder), Err(Error::Manifest { .. })));
+        assert!(
+            matches!(&error, Error::Store(StoreError::Manifest { path: at, .. }) if *at == path),
+            "{error}"
+        );
+        assert!(matches!(format::verify(&folder), Err(Error::Store(StoreError::Manifest { .. }))));
     }
     fs::remove_file(&path).unwrap();
     let error = format::open(&folder).unwrap_err();
@@ -348,5 +363,5 @@ fn a_manifest_that_is_absent_or_garbage_is_refused() {
         error.to_string().contains("has no kiln.json (the manifest of a set in kiln's own form)"),
         "{error}"
     );
-    assert!(matches!(format::open(folder.join("nowhere")), Err(Error::Missing { .. })));
+    assert!(matches!(format::open(folder.join("nowhere")), Err(Error::Store(StoreError::Missing { .. }))));
 }

@@ -5,6 +5,7 @@ use std::fs;
 
 use kiln_data::{Error, GraphDataset, gin};
 use kiln_graph::NodeId;
+use kiln_store::Error as StoreError;
 
 fn read(text: &[u8]) -> Result<GraphDataset, Error> {
     let folder = tempfile::tempdir().unwrap();
@@ -93,11 +94,11 @@ fn lines_that_are_not_as_they_should_be_are_named() {
     ];
     for (text, expected) in cases {
         let error = read(text).unwrap_err();
-        assert!(matches!(error, Error::BadLine { .. }), "{error}");
+        assert!(matches!(error, Error::Store(StoreError::BadLine { .. })), "{error}");
         assert!(error.to_string().contains(expected), "{error}, not {expected}");
     }
     let long = [b"1\n1 0\n".as_slice(), &vec![b' '; (1 << 24) + 1], b"0 0\n"].concat();
     let said = read(&long).unwrap_err().to_string();
     assert!(said.contains("line 3: \"more than 16777216 bytes\", expected a line of numbers"), "{said}");
-    assert!(matches!(gin::read("no/such/file"), Err(Error::Io { .. })));
+    assert!(matches!(gin::read("no/such/file"), Err(Error::Store(StoreError::Io { .. }))));
 }

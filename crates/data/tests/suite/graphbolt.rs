@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::npy::{self, Element};
 use kiln_data::{Dataset, Error, Note, graphbolt, open};
 use kiln_graph::NodeId;
+use kiln_store::{Error as StoreError, npy, npy::Element};
 use tempfile::TempDir;
 
 const METADATA: &str = "\
@@ -277,7 +277,7 @@ fn metadata_that_is_no_text_of_some_kilobytes_is_refused() {
     let path = folder.path().join("metadata.yaml");
     fs::write(&path, [0xff, 0xfe]).unwrap();
     let error = graphbolt::open(folder.path()).unwrap_err();
-    assert!(matches!(&error, Error::Io { path: at, .. } if *at == path), "{error}");
+    assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if *at == path), "{error}");
     fs::write(&path, " ".repeat((1 << 20) + 1)).unwrap();
     let error = graphbolt::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("its length is more, expected at most 1048576 bytes"), "{error}");
@@ -393,7 +393,7 @@ fn files_that_are_not_there_are_named() {
         let path = folder.path().join(name);
         fs::remove_file(&path).unwrap();
         let error = graphbolt::open(folder.path()).unwrap_err();
-        assert!(matches!(&error, Error::Io { path: at, .. } if *at == path), "{error}");
+        assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if *at == path), "{error}");
     }
     let error = graphbolt::open(tempfile::tempdir().unwrap()).unwrap_err().to_string();
     assert!(error.contains("has no metadata.yaml (which files hold what)"), "{error}");

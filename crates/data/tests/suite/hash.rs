@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use kiln_data::{Dataset, Error, GraphDataset, Names, Note, Split, format, mutag, synthetic};
 use kiln_feature::{Dense, Labels, Rows, Sparse};
 use kiln_graph::{Csc, NodeId};
+use kiln_store::Error as StoreError;
 
 const INDPTR: [u64; 4] = [0, 1, 3, 4];
 const INDICES: [u32; 4] = [1, 0, 2, 1];
@@ -248,7 +249,7 @@ fn the_manifest_s_hash_changes_with_the_values_and_not_with_the_names() {
         hash(&Dataset { split: split(&[2], &[0], &[]), ..path() }),
         path().hash().unwrap(),
     ]);
-    assert!(matches!(format::hash(folder.path()), Err(Error::Missing { .. })));
+    assert!(matches!(format::hash(folder.path()), Err(Error::Store(StoreError::Missing { .. }))));
 }
 
 #[test]

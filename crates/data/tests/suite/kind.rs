@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::{Error, Kind, npy, open, recognize};
+use kiln_data::{Error, Kind, open, recognize};
+use kiln_store::{Error as StoreError, npy};
 use tempfile::TempDir;
 
 /// A folder with these empty files in it.
@@ -79,7 +80,10 @@ fn what_is_no_set_is_refused_with_what_was_looked_for() {
     assert!(said.ends_with("a text file that starts with numbers (GIN)"), "{said}");
     refusal(&folder.path().join("notes.txt"));
     let error = recognize(folder.path().join("absent")).unwrap_err();
-    assert!(matches!(&error, Error::Io { path, .. } if path.ends_with("absent")), "{error}");
+    assert!(
+        matches!(&error, Error::Store(StoreError::Io { path, .. }) if path.ends_with("absent")),
+        "{error}"
+    );
 }
 
 #[test]

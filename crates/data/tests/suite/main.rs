@@ -16,7 +16,6 @@ mod hash;
 mod kind;
 mod mutag;
 mod node_features;
-mod npy;
 mod npy_folder;
 mod ogb;
 mod synthetic;

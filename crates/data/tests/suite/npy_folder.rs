@@ -6,9 +6,10 @@ use std::path::Path;
 
 use half::f16;
 use kiln_data::convert::{Options, convert};
-use kiln_data::npy::{self, Element};
 use kiln_data::{Dataset, Error, Note};
 use kiln_graph::NodeId;
+use kiln_store::Error as StoreError;
+use kiln_store::npy::{self, Element};
 use tempfile::TempDir;
 
 fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
@@ -42,7 +43,7 @@ fn check(data: &Dataset) {
 #[test]
 fn arrays_of_32_bit_ids_are_mapped() {
     let folder = folder();
-    let data = npy::open(folder.path()).unwrap();
+    let data = kiln_data::npy::open(folder.path()).unwrap();
     check(&data);
     assert_eq!(data.notes, []);
     assert_eq!(data.graph.owned_bytes(), 0);
@@ -58,7 +59,7 @@ fn other_types_are_converted_with_a_note() {
     put(at, "labels.npy", &[1_i64, 0, 2, -7], &[4, 1]);
     put(at, "train_idx.npy", &[0_u64], &[1]);
     fs::remove_file(at.join("train.npy")).unwrap();
-    let data = npy::open(at).unwrap();
+    let data = kiln_data::npy::open(at).unwrap();
     check(&data);
     assert_eq!(data.notes.len(), 5, "{:?}", data.notes);
     let said = data.notes[1].to_string();
@@ -71,14 +72,14 @@ fn half_precision_and_sparse_features_are_read() {
     let at = folder.path();
     let halves: Vec<f16> = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5].map(f16::from_f32).to_vec();
     put(at, "features.npy", &halves, &[4, 2]);
-    check(&npy::open(at).unwrap());
+    check(&kiln_data::npy::open(at).unwrap());
     fs::remove_file(at.join("features.npy")).unwrap();
     put(at, "features_indptr.npy", &[0_i64, 1, 3, 5, 7], &[5]);
     put(at, "features_indices.npy", &[1_i32, 0, 1, 0, 1, 1, 0], &[7]);
     put(at, "features_data.npy", &[0.5_f32, 1.0, 1.5, 2.0, 2.5, 3.5, 3.0], &[7]);
-    check(&npy::open(at).unwrap());
+    check(&kiln_data::npy::open(at).unwrap());
     put(at, "features_indices.npy", &[1_i32, 0, 1, 0, 1, 1], &[6]);
-    let error = npy::open(at).unwrap_err().to_string();
+    let error = kiln_data::npy::open(at).unwrap_err().to_string();
     assert!(error.contains("the number of columns is 6, expected 7"), "{error}");
 }
 
@@ -89,14 +90,14 @@ fn a_split_that_overlaps_is_noted() {
     put(folder.path(), "val.npy", &[1_i32], &[1]);
     let expected =
         [["train", "test"], ["val", "test"]].map(|parts| Note::SplitsOverlap { parts, n_nodes: 1 });
-    assert_eq!(npy::open(folder.path()).unwrap().notes, expected);
+    assert_eq!(kiln_data::npy::open(folder.path()).unwrap().notes, expected);
 }
 
 /// What `npy::open` says when one file is another.
 fn refusal<T: Element>(name: &str, values: &[T]) -> String {
     let folder = folder();
     put(folder.path(), name, values, &[values.len()]);
-    let error = npy::open(folder.path()).unwrap_err().to_string();
+    let error = kiln_data::npy::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains(&*folder.path().to_string_lossy()), "{error}");
     error
 }
@@ -147,7 +148,7 @@ fn sparse_refusal(indptr: &[i64], columns: &[u32]) -> String {
     put(at, "features_indptr.npy", indptr, &[indptr.len()]);
     put(at, "features_indices.npy", columns, &[columns.len()]);
     put(at, "features_data.npy", &vec![0.5_f32; columns.len()], &[columns.len()]);
-    npy::open(at).unwrap_err().to_string()
+    kiln_data::npy::open(at).unwrap_err().to_string()
 }
 
 #[test]
@@ -161,13 +162,13 @@ fn features_that_cannot_be_are_refused_with_their_file() {
     assert!(said.contains("features_indptr.npy: the last entry of indptr is 2, expected 1"), "{said}");
     let folder = folder();
     put::<f32>(folder.path(), "features.npy", &[], &[4, 0]);
-    let said = npy::open(folder.path()).unwrap_err().to_string();
+    let said = kiln_data::npy::open(folder.path()).unwrap_err().to_string();
     assert!(said.contains("features.npy: the number of columns is 0, expected 1 to"), "{said}");
 }
 
 /// What `npy::open` and `convert` say of a folder, which is the same.
 fn refusal_of(folder: &Path) -> String {
-    let error = npy::open(folder).unwrap_err().to_string();
+    let error = kiln_data::npy::open(folder).unwrap_err().to_string();
     let root = tempfile::tempdir().unwrap();
     let converted = convert(folder, root.path().join("out"), &Options::default());
     assert_eq!(converted.unwrap_err().to_string(), error);
@@ -231,7 +232,7 @@ fn files_that_others_are_read_in_place_of_are_noted() {
         aside("train_idx.npy", "train.npy"),
         aside("test_idx.npy", "test.npy"),
     ];
-    let data = npy::open(at).unwrap();
+    let data = kiln_data::npy::open(at).unwrap();
     check(&data);
     assert_eq!(data.notes, expected);
     let root = tempfile::tempdir().unwrap();
@@ -249,8 +250,12 @@ fn a_missing_file_is_named_with_what_it_is_for() {
     ] {
         let folder = folder();
         fs::remove_file(folder.path().join(name)).unwrap();
-        let error = npy::open(folder.path()).unwrap_err();
-        assert!(matches!(&error, Error::Missing { .. }) && error.to_string().contains(expected), "{error}");
+        let error = kiln_data::npy::open(folder.path()).unwrap_err();
+        assert!(
+            matches!(&error, Error::Store(StoreError::Missing { .. }))
+                && error.to_string().contains(expected),
+            "{error}"
+        );
     }
 }
 
@@ -262,8 +267,11 @@ fn truncated_files_are_refused() {
         let bytes = fs::read(&path).unwrap();
         for length in [0, 5, 60, bytes.len() - 1] {
             fs::write(&path, &bytes[..length]).unwrap();
-            let error = npy::open(folder.path()).unwrap_err();
-            assert!(matches!(&error, Error::Npy { path: at, .. } if *at == path), "{error}");
+            let error = kiln_data::npy::open(folder.path()).unwrap_err();
+            assert!(
+                matches!(&error, Error::Store(StoreError::Npy { path: at, .. }) if *at == path),
+                "{error}"
+            );
         }
     }
 }
@@ -272,9 +280,9 @@ fn truncated_files_are_refused() {
 fn validating_reads_what_opening_does_not() {
     let folder = folder();
     let at = folder.path();
-    assert_eq!(npy::open(at).unwrap().validate().unwrap(), []);
+    assert_eq!(kiln_data::npy::open(at).unwrap().validate().unwrap(), []);
     let check = |expected: &str| {
-        let error = npy::open(at).unwrap().validate().unwrap_err().to_string();
+        let error = kiln_data::npy::open(at).unwrap().validate().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
     put(at, "features.npy", &[0.0_f32, 0.5, 1.0, f32::NAN, 2.0, 2.5, 3.0, 3.5], &[4, 2]);
@@ -301,7 +309,7 @@ fn a_file_that_was_never_filled_is_refused_by_its_count() {
         let folder = folder();
         let at = folder.path();
         put_unfilled(at, name, descr, shape, data_bytes);
-        let error = npy::open(at).unwrap_err().to_string();
+        let error = kiln_data::npy::open(at).unwrap_err().to_string();
         assert!(error.contains(expected), "{name}: {error}");
     };
     let labels = "the number of labels is 4398046511104, expected 4";
@@ -313,6 +321,6 @@ fn a_file_that_was_never_filled_is_refused_by_its_count() {
     let at = folder.path();
     fs::remove_file(at.join("features.npy")).unwrap();
     put_unfilled(at, "features_indptr.npy", "<i4", "(1099511627776,)", 1 << 42);
-    let error = npy::open(at).unwrap_err().to_string();
+    let error = kiln_data::npy::open(at).unwrap_err().to_string();
     assert!(error.contains("the number of feature rows is 1099511627775, expected 4"), "{error}");
 }

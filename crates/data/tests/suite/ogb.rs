@@ -6,9 +6,9 @@ use std::io::Write;
 use std::path::Path;
 
 use flate2::{Compression, write::GzEncoder};
-use kiln_data::npy::{self, Element};
 use kiln_data::{Dataset, Error, Note, ogb};
 use kiln_graph::NodeId;
+use kiln_store::{Error as StoreError, npy, npy::Element};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -246,14 +246,18 @@ fn a_missing_file_is_named_with_what_it_is_for() {
         let (_parent, at) = folder("arxiv");
         fs::remove_file(at.join(name)).unwrap();
         let error = ogb::open(&at).unwrap_err();
-        assert!(matches!(&error, Error::Missing { .. }) && error.to_string().contains(expected), "{error}");
+        assert!(
+            matches!(&error, Error::Store(StoreError::Missing { .. }))
+                && error.to_string().contains(expected),
+            "{error}"
+        );
     }
     let (_parent, at) = folder("arxiv");
     fs::remove_dir_all(at.join("split/time")).unwrap();
     let error = ogb::open(&at).unwrap_err().to_string();
     assert!(error.contains("split has no folder of a split scheme"), "{error}");
     fs::remove_dir(at.join("split")).unwrap();
-    assert!(matches!(ogb::open(&at).unwrap_err(), Error::Io { .. }));
+    assert!(matches!(ogb::open(&at).unwrap_err(), Error::Store(StoreError::Io { .. })));
 }
 
 #[test]
@@ -380,7 +384,7 @@ fn damaged_text_is_refused() {
         let good = fs::read(&path).unwrap();
         fs::write(&path, &good[..good.len() - 9]).unwrap();
         let error = ogb::open(&at).unwrap_err();
-        assert!(matches!(&error, Error::Io { path: at, .. } if *at == path), "{error}");
+        assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if *at == path), "{error}");
         fs::write(&path, good).unwrap();
     }
 }
@@ -392,5 +396,5 @@ fn features_that_do_not_fit_the_memory_are_refused() {
     gz(&at, "raw/node-label.csv.gz", &"0\n".repeat(1 << 22));
     gz(&at, "raw/node-feat.csv.gz", &format!("0{}\n", ",0".repeat((1 << 23) - 1)));
     let error = ogb::open(&at).unwrap_err();
-    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    assert!(matches!(error, Error::Store(StoreError::OutOfMemory { .. })), "{error}");
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use kiln_data::{Error, GraphDataset, tu};
 use kiln_graph::NodeId;
+use kiln_store::Error as StoreError;
 use tempfile::TempDir;
 
 /// A path 2 - 1 - 3 (counted from 1), and the pair 4 - 5.
@@ -124,7 +125,7 @@ fn lines_that_are_not_as_they_should_be_are_named() {
     ];
     for (what, text, expected) in cases {
         let error = read_with(what, text).unwrap_err();
-        assert!(matches!(error, Error::BadLine { .. }), "{error}");
+        assert!(matches!(error, Error::Store(StoreError::BadLine { .. })), "{error}");
         let expected = format!("X_Y_{what}.txt, {expected}");
         assert!(error.to_string().contains(&expected), "{error}, not {expected}");
     }
@@ -166,7 +167,7 @@ fn more_edge_labels_than_a_byte_holds_are_an_error() {
 
 #[test]
 fn folders_of_no_set_of_several_and_of_other_kinds_are_errors() {
-    assert!(matches!(tu::read("no/such/folder"), Err(Error::Io { .. })));
+    assert!(matches!(tu::read("no/such/folder"), Err(Error::Store(StoreError::Io { .. }))));
     let folder = folder();
     let at = folder.path();
     let said = || tu::read(at).unwrap_err().to_string();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_data::convert::{Options, convert};
 use kiln_data::{Error, format, npy, synthetic};
+use kiln_store::Error as StoreError;
 
 /// A ring in kiln's form.
 fn set() -> (tempfile::TempDir, PathBuf) {
@@ -37,17 +38,17 @@ fn an_output_that_is_a_link_to_nowhere_is_refused_before_any_work() {
     let out = root.path().join("out");
     leave_dangling(&out);
     let error = convert(&folder, &out, &Options::default()).unwrap_err();
-    assert!(matches!(&error, Error::NotEmpty { path } if *path == out), "{error}");
+    assert!(matches!(&error, Error::Store(StoreError::NotEmpty { path }) if *path == out), "{error}");
     // Not even an input that is damaged is found first.
     fs::remove_file(folder.join("indptr.npy")).unwrap();
     let error = convert(&folder, &out, &Options::default()).unwrap_err();
-    assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
+    assert!(matches!(error, Error::Store(StoreError::NotEmpty { .. })), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
 }
 
 fn assert_unreachable<T: Debug>(result: Result<T, Error>, path: &Path) {
     let error = result.unwrap_err();
-    let Error::Io { path: at, source } = &error else { panic!("{error}") };
+    let Error::Store(StoreError::Io { path: at, source }) = &error else { panic!("{error}") };
     assert_eq!((at.as_path(), source.kind()), (path, ErrorKind::NotFound));
 }
 
@@ -107,7 +108,7 @@ fn leave_pipe(path: &Path) {
 
 fn assert_no_file<T: Debug>(result: Result<T, Error>, path: &Path) {
     let error = result.unwrap_err();
-    let Error::Io { path: at, source } = &error else { panic!("{error}") };
+    let Error::Store(StoreError::Io { path: at, source }) = &error else { panic!("{error}") };
     assert_eq!((at.as_path(), source.kind()), (path, ErrorKind::InvalidInput));
     assert!(error.to_string().contains("is no regular file"), "{error}");
 }

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_data::npy::{self, Element};
 use kiln_graph::NodeId;
 use kiln_partition::{Error, Part};
+use kiln_store::npy::{self, Element};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -38,7 +38,7 @@ fn a_truncated_array_is_refused_when_it_is_opened() {
         for length in [0, 60, whole.len() - 1] {
             fs::write(path, &whole[..length]).unwrap();
             let error = Part::open(folder).unwrap_err();
-            let Error::Data(kiln_data::Error::Npy { path: at, .. }) = &error else { panic!("{error}") };
+            let Error::Store(kiln_store::Error::Npy { path: at, .. }) = &error else { panic!("{error}") };
             assert_eq!(at, path);
         }
     });
@@ -51,7 +51,7 @@ fn an_array_that_is_gone_or_not_listed_is_named() {
         fs::remove_file(path).unwrap();
         let error = Part::open(folder).unwrap_err();
         assert!(
-            matches!(&error, Error::Data(kiln_data::Error::Io { path: at, .. }) if at == path),
+            matches!(&error, Error::Store(kiln_store::Error::Io { path: at, .. }) if at == path),
             "{error}"
         );
         fs::write(path, whole).unwrap();
@@ -62,7 +62,7 @@ fn an_array_that_is_gone_or_not_listed_is_named() {
         without["files"].as_object_mut().unwrap().remove(name).unwrap();
         fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
         let error = Part::open(folder).unwrap_err();
-        let is_metadata = matches!(&error, Error::Data(kiln_data::Error::Metadata { .. }));
+        let is_metadata = matches!(&error, Error::Store(kiln_store::Error::Metadata { .. }));
         assert!(is_metadata, "{name}: {error}");
         fs::write(&manifest, text).unwrap();
     });
@@ -77,7 +77,7 @@ fn one_bit_is_found_by_its_hash() {
         Part::open(folder).unwrap();
         let error = Part::verify(folder).unwrap_err();
         assert!(
-            matches!(&error, Error::Data(kiln_data::Error::HashMismatch { path: at, .. }) if at == path),
+            matches!(&error, Error::Store(kiln_store::Error::HashMismatch { path: at, .. }) if at == path),
             "{error}"
         );
     });
@@ -87,7 +87,7 @@ fn one_bit_is_found_by_its_hash() {
 fn check_forged<T: Element>(name: &str, values: &[T], shape: &[usize], expected: &str) {
     let (_root, folder) = six_nodes(Stored::F32);
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
-    let Err(Error::Data(kiln_data::Error::HashMismatch { expected: old, got, .. })) = Part::verify(&folder)
+    let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) = Part::verify(&folder)
     else {
         panic!("{name} should differ");
     };
@@ -203,7 +203,7 @@ fn check_edited(from: &str, to: &str, expected: &str) {
     let (_root, folder) = six_nodes(Stored::F32);
     edit(&folder, from, to);
     let error = Part::open(&folder).unwrap_err();
-    assert!(matches!(&error, Error::Data(_) | Error::BadBook { .. }), "{error}");
+    assert!(matches!(&error, Error::Store(_) | Error::BadBook { .. }), "{error}");
     assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
     assert_eq!(Part::verify(&folder).unwrap_err().to_string(), error.to_string());
 }

@@ -187,7 +187,7 @@ fn nothing_is_overwritten_or_left_behind() {
     let book = PartitionBook::from_parts(&[0; 10], 1).unwrap();
     let origin = Origin { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
     let error = write_parts(&data, &book, &origin, None, &out).unwrap_err();
-    assert!(matches!(error, Error::Data(kiln_data::Error::NotEmpty { .. })), "{error}");
+    assert!(matches!(error, Error::Store(kiln_store::Error::NotEmpty { .. })), "{error}");
     fs::remove_file(out.join("mine")).unwrap();
 
     let bad = |data: &Dataset, book: &PartitionBook, ratio: f64, batch_size: usize, expected: &str| {

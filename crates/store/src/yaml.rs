@@ -24,7 +24,7 @@ const MAX_KEYS: usize = 1000;
 
 /// A file, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Yaml {
+pub enum Yaml {
     /// Nothing, `null` or `~`.
     Null,
     /// Text, a number or a truth value, as it is written.
@@ -41,7 +41,7 @@ impl Yaml {
     /// # Errors
     /// [`Error::BadLine`] for what is no YAML, [`Error::Io`] and [`Error::Metadata`] for files that cannot be
     /// read or are too long.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         let mut text = String::new();
         let file = open_file(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
         let n_bytes = file.map_err(|source| Error::Io { path: path.to_owned(), source })?;
@@ -94,30 +94,33 @@ impl Yaml {
 
 /// An entry of a file, with the keys that lead to it.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry<'a> {
+pub struct YamlEntry<'a> {
     path: &'a Path,
     key: String,
     value: &'a Yaml,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> YamlEntry<'a> {
     /// The whole file.
-    pub(crate) fn root(path: &'a Path, value: &'a Yaml) -> Self {
+    pub fn root(path: &'a Path, value: &'a Yaml) -> Self {
         Self { path, key: String::new(), value }
     }
 
     /// The file.
-    pub(crate) fn path(&self) -> &'a Path {
+    pub fn path(&self) -> &'a Path {
         self.path
     }
 
     /// The keys that lead here: `tasks[0].train_set`.
-    pub(crate) fn key(&self) -> &str {
+    pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What stands under a key of a mapping; `None` for nothing or `null`.
-    pub(crate) fn get(&self, key: &str) -> Result<Option<Self>> {
+    /// Returns the entry of a key in a mapping; `None` for nothing or `null`.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for another kind of entry.
+    pub fn get(&self, key: &str) -> Result<Option<Self>> {
         let entries = match self.value {
             Yaml::Map(entries) => entries,
             _ => return Err(self.bad("a mapping")),
@@ -126,13 +129,19 @@ impl<'a> Entry<'a> {
         Ok(value.filter(|value| **value != Yaml::Null).map(|value| self.child(key, value)))
     }
 
-    /// What stands under a key that must be there.
-    pub(crate) fn require(&self, key: &str, expected: &str) -> Result<Self> {
+    /// Returns the entry of a key that must be there; `expected` is what it should be, for the message.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for another kind of entry.
+    pub fn require(&self, key: &str, expected: &str) -> Result<Self> {
         self.get(key)?.ok_or_else(|| self.child(key, &Yaml::Null).bad(expected))
     }
 
     /// The entries of a list.
-    pub(crate) fn list(&self) -> Result<Vec<Self>> {
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for another kind of entry.
+    pub fn list(&self) -> Result<Vec<Self>> {
         let Yaml::List(items) = self.value else {
             return Err(self.bad("a list"));
         };
@@ -142,12 +151,18 @@ impl<'a> Entry<'a> {
     }
 
     /// The entries of the list under a key; none where there is no such key.
-    pub(crate) fn list_of(&self, key: &str) -> Result<Vec<Self>> {
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for another kind of entry.
+    pub fn list_of(&self, key: &str) -> Result<Vec<Self>> {
         self.get(key)?.map_or(Ok(Vec::new()), |list| list.list())
     }
 
     /// The text.
-    pub(crate) fn text(&self) -> Result<&'a str> {
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for another kind of entry.
+    pub fn text(&self) -> Result<&'a str> {
         match self.value {
             Yaml::Scalar(text) => Ok(text),
             _ => Err(self.bad("text")),
@@ -155,7 +170,10 @@ impl<'a> Entry<'a> {
     }
 
     /// The number, which is not negative.
-    pub(crate) fn count(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for another kind of entry.
+    pub fn count(&self) -> Result<u64> {
         let number = match self.value {
             // YAML 1.1 lets digits be grouped.
             Yaml::Scalar(text) => text.replace('_', "").parse().ok(),
@@ -165,7 +183,7 @@ impl<'a> Entry<'a> {
     }
 
     /// An error for an entry that cannot be used.
-    pub(crate) fn bad(&self, expected: impl Into<String>) -> Error {
+    pub fn bad(&self, expected: impl Into<String>) -> Error {
         const LONGEST: usize = 60;
         let found = match self.value {
             Yaml::Null => "missing".to_owned(),

@@ -1,5 +1,3 @@
-//! `.npz` archives: a zip file of `.npy` arrays, stored or deflated, as NumPy writes them.
-
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -7,15 +5,16 @@ use std::path::{Path, PathBuf};
 use kiln_graph::open_file;
 use zip::ZipArchive;
 
-use crate::arrays::Array;
+use crate::array_file::ArrayFile;
 use crate::npy::{self, Header};
 use crate::{Error, Result};
 
 /// No deflated byte stands for more bytes than this: a block of two bits a symbol, each a match of 258.
 const MAX_INFLATION: u64 = 1032;
 
-/// An open archive.
-pub(crate) struct Npz {
+/// An open `.npz` archive: a zip file of `.npy` arrays, stored or deflated, as NumPy writes them.
+#[derive(Debug)]
+pub struct Npz {
     path: PathBuf,
     file_bytes: u64,
     archive: ZipArchive<BufReader<File>>,
@@ -23,7 +22,10 @@ pub(crate) struct Npz {
 
 impl Npz {
     /// Opens an archive. Only its directory is read.
-    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Error::Io`], also for what is no archive.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let io = |source: io::Error| Error::Io { path: path.clone(), source };
         let file = open_file(&path).map_err(io)?;
@@ -33,30 +35,36 @@ impl Npz {
     }
 
     /// Where the archive is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is an array of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    /// Returns whether there is an array of this name.
+    pub fn has(&self, name: &str) -> bool {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
     /// Bytes of an array, as the archive's directory states them; 0 for one that cannot be read.
-    pub(crate) fn array_bytes(&mut self, name: &str) -> u64 {
+    pub fn array_bytes(&mut self, name: &str) -> u64 {
         self.archive.by_name(&format!("{name}.npy")).map_or(0, |file| file.size())
     }
 
-    /// An array, read into memory. Messages call it `data.npz/NAME.npy`.
-    pub(crate) fn array(&mut self, name: &str) -> Result<Array> {
+    /// Reads an array into memory. Messages call it `data.npz/NAME.npy`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] for a name that the archive lacks, [`Error::Npy`] for what is no such array, [`Error::Io`].
+    pub fn array(&mut self, name: &str) -> Result<ArrayFile> {
         let (path, bytes) = self.member(name)?;
-        Array::from_bytes(path, bytes)
+        ArrayFile::from_bytes(path, bytes)
     }
 
     /// The same for arrays that may also lie column by column.
-    pub(crate) fn array_in_any_order(&mut self, name: &str) -> Result<Array> {
+    ///
+    /// # Errors
+    /// As [`Npz::array`], but for the order.
+    pub fn array_in_any_order(&mut self, name: &str) -> Result<ArrayFile> {
         let (path, bytes) = self.member(name)?;
-        Array::from_bytes_in_any_order(path, bytes)
+        ArrayFile::from_bytes_in_any_order(path, bytes)
     }
 
     fn member(&mut self, name: &str) -> Result<(PathBuf, Vec<u8>)> {

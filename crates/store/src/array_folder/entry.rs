@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use kiln_feature::RowType;
 use serde::{Deserialize, Serialize};
 
 use crate::npy::DType;
-use crate::{Error, Result};
 
 /// What a manifest says of the arrays of its folder, by file name.
 pub type Entries = BTreeMap<String, Entry>;
@@ -40,19 +38,6 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// The type of the elements of feature rows.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for a type that has no name here.
-    pub fn of_rows(row_type: RowType) -> Result<Self> {
-        match row_type {
-            RowType::F32 => Ok(Self::F32),
-            RowType::F16 => Ok(Self::F16),
-            RowType::BF16 => Ok(Self::BF16),
-            other => Err(Error::unknown_row_type(other)),
-        }
-    }
-
     /// What the file's own header says.
     pub fn stored_as(self) -> DType {
         match self {
@@ -92,35 +77,4 @@ pub struct Known {
     pub shape: Option<Vec<usize>>,
     /// Whether a folder without it is refused.
     pub is_needed: bool,
-}
-
-/// The files of feature rows: one array of all values, or the three of a CSR matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RowFiles {
-    /// `[n_rows, dim]`, as stored.
-    pub dense: &'static str,
-    /// Where each row's values start, the column of each value, and the values.
-    pub sparse: [&'static str; 3],
-}
-
-/// The files of the features of a set.
-pub const FEATURES: RowFiles = RowFiles {
-    dense: "features.npy",
-    sparse: ["features_indptr.npy", "features_indices.npy", "features_data.npy"],
-};
-
-impl RowFiles {
-    /// What a form knows of `n_rows` such rows. That one of the two ways is there is told by
-    /// [`RowFiles::check`].
-    pub fn known(&self, n_rows: usize, dim: usize) -> [Known; 4] {
-        use ElementType::{BF16, F16, F32, U32, U64};
-        let known = |name, types, shape| Known { name, types, shape, is_needed: false };
-        let [indptr, columns, values] = self.sparse;
-        [
-            known(self.dense, &[F32, F16, BF16], Some(vec![n_rows, dim])),
-            known(indptr, &[U64], Some(vec![n_rows.saturating_add(1)])),
-            known(columns, &[U32], None),
-            known(values, &[F32], None),
-        ]
-    }
 }

@@ -11,15 +11,15 @@ use kiln_graph::open_file;
 use crate::{Error, Result};
 
 /// Longer lines are refused: a few kilobytes of gzip can stand for one that takes all memory.
-pub(crate) const MAX_LINE_BYTES: usize = 1 << 24;
+pub const MAX_LINE_BYTES: usize = 1 << 24;
 
-/// Whether a file is compressed, by its name.
-pub(crate) fn is_gz(path: &Path) -> bool {
+/// Returns whether a file is compressed, by its name.
+pub fn is_gz(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
 /// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
-pub(crate) struct Table {
+pub struct TextTable {
     path: PathBuf,
     reader: csv::Reader<Box<dyn Read>>,
     record: csv::ByteRecord,
@@ -27,15 +27,18 @@ pub(crate) struct Table {
     n_columns: Option<usize>,
 }
 
-impl fmt::Debug for Table {
+impl fmt::Debug for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("TextTable").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Table {
+impl TextTable {
     /// Opens a file whose fields are separated by commas; one whose name ends in `.gz` is decompressed.
-    pub(crate) fn open(path: impl Into<PathBuf>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = open_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
         let bytes: Box<dyn Read> =
@@ -44,7 +47,7 @@ impl Table {
     }
 
     /// A table whose bytes come from somewhere else: `path` is what messages call it.
-    pub(crate) fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
+    pub fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
         // Only a line feed ends a line, the last one too, so that lines are counted as they are read. A carriage
         // return before it is a blank at the end of a field.
         let lines = ShortLines { bytes: Box::new(bytes.chain(&b"\n"[..])), n_since_break: 0 };
@@ -63,7 +66,7 @@ impl Table {
     /// # Errors
     /// [`Error::BadLine`] for another number of fields than the first line has, [`Error::Io`] for a file
     /// that cannot be read or decompressed.
-    pub(crate) fn next_row(&mut self) -> Result<Option<Row<'_>>> {
+    pub fn next_row(&mut self) -> Result<Option<TextRow<'_>>> {
         loop {
             match self.reader.read_byte_record(&mut self.record) {
                 Ok(false) => return Ok(None),
@@ -89,11 +92,11 @@ impl Table {
                 found: format!("{} fields", self.record.len()),
             });
         }
-        Ok(Some(Row { path: &self.path, line, record: &self.record }))
+        Ok(Some(TextRow { path: &self.path, line, record: &self.record }))
     }
 
     /// What messages call the table.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -121,26 +124,29 @@ impl Read for ShortLines {
 
 /// One line of a table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub struct TextRow<'a> {
     path: &'a Path,
     line: u64,
     record: &'a csv::ByteRecord,
 }
 
-impl Row<'_> {
+impl TextRow<'_> {
     /// Number of fields.
-    pub(crate) fn n_fields(&self) -> usize {
+    pub fn n_fields(&self) -> usize {
         self.record.len()
     }
 
-    /// A field as a number; `expected` is what it should be, for the message.
-    pub(crate) fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
+    /// Parses a field; `expected` is what it should be, for the message.
+    ///
+    /// # Errors
+    /// [`Error::BadLine`].
+    pub fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
         let text = self.field(field).and_then(|bytes| std::str::from_utf8(bytes).ok());
         text.and_then(|text| text.parse().ok()).ok_or_else(|| self.bad(field, expected))
     }
 
     /// An error for a field that cannot be used.
-    pub(crate) fn bad(&self, field: usize, expected: &str) -> Error {
+    pub fn bad(&self, field: usize, expected: &str) -> Error {
         const LONGEST: usize = 60;
         let found = match self.field(field) {
             Some(bytes) => String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned(),

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Whether there is anything of this name, also what cannot be reached, such as a link to nowhere: opening it
+/// Returns whether there is anything of this name, also what cannot be reached, such as a link to nowhere: opening it
 /// then tells why. To take it for absent would be to leave out a part of the set in silence.
-pub(crate) fn is_there(path: &Path) -> bool {
+pub fn is_there(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
         // Below a file there is nothing.
@@ -15,13 +15,16 @@ pub(crate) fn is_there(path: &Path) -> bool {
     }
 }
 
-/// The first of these files that the folder has.
-pub(crate) fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
+/// Returns the first of these files that the folder has.
+pub fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
     names.iter().map(|name| folder.join(name)).find(|path| is_there(path))
 }
 
 /// The first of these files that the folder has; an error where it has none.
-pub(crate) fn required(folder: &Path, names: &[&str], what: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// [`Error::Missing`] with the names and `what` the file is for.
+pub fn required(folder: &Path, names: &[&str], what: &str) -> Result<PathBuf> {
     find(folder, names).ok_or_else(|| Error::Missing {
         folder: folder.to_owned(),
         expected: format!("{} ({what})", names.join(" or ")),

@@ -2,27 +2,25 @@
 //! name in one step at the end.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Seek, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
-use kiln_feature::RowBuf;
-use kiln_graph::open_file;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use super::manifest::manifest_bytes;
 use super::{ElementType, Entries, Entry};
-use crate::hash::hex;
+use crate::error::io_error;
+use crate::hash::sha256_of_file;
 use crate::paths::is_there;
-use crate::{Error, Result, npy};
+use crate::{Error, Result, npy, whole_file};
 
 /// Bytes that are reserved for a header: what [`npy::header`] takes for any lengths of one or two
 /// dimensions.
 const HEADER_BYTES: usize = 128;
 
-/// Bytes that are written or read at a time.
-pub(crate) const BUFFER_BYTES: usize = 1 << 16;
+/// Bytes of the buffer of an [`ArrayWriter`].
+pub const BUFFER_BYTES: usize = 1 << 16;
 
 /// Writes a folder: arrays first, the manifest last, then one rename. Until it was committed, the target is as
 /// it was; dropping the writer removes what it wrote.
@@ -212,22 +210,6 @@ impl ArrayWriter {
         self.file.write_all(bytemuck::cast_slice(values)).map_err(io_error(&self.path))
     }
 
-    /// Appends rows as a feature source gave them.
-    ///
-    /// # Errors
-    /// [`Error::BadParameter`] for rows of another element type than the array's, [`Error::Io`].
-    pub fn push_rows(&mut self, rows: &RowBuf) -> Result<()> {
-        if ElementType::of_rows(rows.row_type())? != self.dtype {
-            return Err(Error::unknown_row_type(rows.row_type()));
-        }
-        match rows {
-            RowBuf::F32(values) => self.push(values),
-            RowBuf::F16(values) => self.push(values),
-            RowBuf::BF16(values) => self.push(values),
-            other => Err(Error::unknown_row_type(other.row_type())),
-        }
-    }
-
     /// Appends values as they are stored.
     ///
     /// # Errors
@@ -270,35 +252,11 @@ impl ArrayWriter {
             .and_then(|()| file.sync_all())
             .map_err(io_error(&path))?;
         drop(file);
-        Ok(Entry { dtype, shape, sha256: sha256(&path)? })
+        Ok(Entry { dtype, shape, sha256: sha256_of_file(&path)? })
     }
 }
 
-/// The SHA-256 of a file, in lower-case hexadecimal.
-pub(super) fn sha256(path: &Path) -> Result<String> {
-    let mut file = open_file(path).map_err(io_error(path))?;
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n_bytes) => hasher.update(&buffer[..n_bytes]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(io_error(path)(error)),
-        }
-    }
-    Ok(hex(hasher))
-}
-
-/// What the system said of a file, with the file's name.
-pub(crate) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
-    |source| Error::Io { path: path.to_owned(), source }
-}
-
-/// Sees the names in a folder to the disk, on systems where a folder can be opened as a file.
+/// Brings the names in a folder to the disk.
 fn sync_folder(folder: &Path) -> Result<()> {
-    if cfg!(unix) {
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_error(folder))?;
-    }
-    Ok(())
+    whole_file::sync_folder(folder).map_err(io_error(folder))
 }

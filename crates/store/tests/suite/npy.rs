@@ -1,6 +1,6 @@
 //! `.npy` arrays: NumPy's own bytes, round trips, and every way to be no such array.
 
-use kiln_data::npy::{self, Array, Error};
+use kiln_store::npy::{self, Array, Error};
 
 /// What `numpy.save` (NumPy 1.26) writes for `numpy.array([[1, 2, 3], [4, 5, 6]], dtype="<u2")`.
 fn numpys_bytes() -> Vec<u8> {

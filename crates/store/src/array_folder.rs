@@ -1,12 +1,11 @@
-//! A folder of plain `.npy` arrays with a small manifest: what kiln's own form of a data set
-//! ([`format`](crate::format)) is one of. A form is a manifest, which holds [`Entries`] among other things,
-//! and a list of the arrays that it knows ([`Known`]).
+//! A folder of plain `.npy` arrays with a small manifest. A form of such folders is a manifest, which has [`Entries`] among
+//! other things, and a list of the arrays that it knows ([`Known`]).
 //!
 //! A folder is written by a [`FolderWriter`], appears whole or not at all, and is opened by mapping, as an
 //! [`ArrayFolder`].
 //!
 //! ```
-//! use kiln_data::array_folder::{ArrayFolder, ElementType, Entries, FolderWriter, read_manifest};
+//! use kiln_store::array_folder::{ArrayFolder, ElementType, Entries, FolderWriter, read_manifest};
 //! #[derive(serde::Serialize, serde::Deserialize)]
 //! struct Manifest {
 //!     format: u32,
@@ -31,12 +30,9 @@ mod manifest;
 mod reader;
 mod writer;
 
-pub use self::entry::{ElementType, Entries, Entry, FEATURES, Known, RowFiles};
+pub use self::entry::{ElementType, Entries, Entry, Known};
 pub use self::manifest::{
-    check_class_names, check_entries, check_unlisted, class_names_of, class_names_to_write, read_manifest,
+    bad_entry, bad_key, check_entries, check_together, check_unlisted, missing_entry, read_manifest,
 };
 pub use self::reader::ArrayFolder;
-pub use self::writer::{ArrayWriter, FolderWriter};
-
-pub(crate) use self::manifest::{bad, bad_entry, check_together};
-pub(crate) use self::writer::{BUFFER_BYTES, io_error};
+pub use self::writer::{ArrayWriter, BUFFER_BYTES, FolderWriter};

@@ -3,13 +3,11 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use kiln_feature::MAX_DIM;
 use kiln_graph::open_file;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Entries, Entry, Known, RowFiles};
-use crate::limits::{check_n_classes, numbers};
+use super::{Entries, Entry, Known};
 use crate::paths::is_there;
 use crate::{Error, Result};
 
@@ -63,7 +61,7 @@ pub fn check_entries(path: &Path, entries: &Entries, known: &[Known]) -> Result<
         check_entry(path, name, entry, known)?;
     }
     match known.iter().find(|known| known.is_needed && !entries.contains_key(known.name)) {
-        Some(known) => Err(missing(path, known.name)),
+        Some(known) => Err(missing_entry(path, known.name)),
         None => Ok(()),
     }
 }
@@ -86,31 +84,14 @@ fn check_entry(path: &Path, name: &str, entry: &Entry, known: &[Known]) -> Resul
     }
 }
 
-impl RowFiles {
-    /// Checks that rows stand in one of the two ways, whole; where they are not needed, they may lack.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`].
-    pub fn check(&self, path: &Path, entries: &Entries, are_needed: bool) -> Result<()> {
-        let has = |name: &str| entries.contains_key(name);
-        let n_sparse = self.sparse.iter().filter(|name| has(name)).count();
-        match (has(self.dense), n_sparse) {
-            (false, 0) if are_needed => Err(missing(path, self.dense)),
-            (_, 0) | (false, 3) => Ok(()),
-            (true, 3) => {
-                let expected = format!("{} or {}", self.dense, self.sparse[0]);
-                Err(bad(path, "files", expected, "both"))
-            }
-            _ => check_together(path, entries, &self.sparse),
-        }
-    }
-}
-
 /// Checks that these files are there together or not at all.
-pub(crate) fn check_together(path: &Path, entries: &Entries, names: &[&str]) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Metadata`].
+pub fn check_together(path: &Path, entries: &Entries, names: &[&str]) -> Result<()> {
     let has = |name: &&&str| entries.contains_key(**name);
     match names.iter().find(|name| !has(name)) {
-        Some(name) if names.iter().any(|name| has(&name)) => Err(missing(path, name)),
+        Some(name) if names.iter().any(|name| has(&name)) => Err(missing_entry(path, name)),
         _ => Ok(()),
     }
 }
@@ -133,54 +114,26 @@ pub fn check_unlisted<'a>(
     }
 }
 
-/// Checks the number of columns and of classes, and that names are there for all classes or for none.
-///
-/// # Errors
-/// [`Error::Metadata`].
-pub fn check_class_names(path: &Path, dim: Option<usize>, n_classes: usize, names: &[String]) -> Result<()> {
-    if let Some(dim) = dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
-        return Err(bad(path, "dim", format!("1 to {MAX_DIM}"), dim));
-    }
-    check_n_classes(path, n_classes as u64)?;
-    let n_names = names.len();
-    if n_names != 0 && n_names != n_classes {
-        let expected = format!("{n_classes} names or none");
-        return Err(bad(path, "class_names", expected, format!("{n_names} names")));
-    }
-    Ok(())
-}
-
-/// The names of the classes for a manifest; none where they are but the numbers that [`class_names_of`] gives to
-/// classes without names.
-pub fn class_names_to_write(names: &[String], n_classes: usize) -> Vec<String> {
-    let are_numbers = names.iter().enumerate().all(|(class, name)| *name == class.to_string());
-    if are_numbers && names.len() == n_classes { Vec::new() } else { names.to_vec() }
-}
-
-/// The names of the classes by those of a manifest.
-pub fn class_names_of(names: Vec<String>, n_classes: usize) -> Vec<String> {
-    if names.is_empty() { numbers(n_classes) } else { names }
-}
-
-/// An error for what a manifest says.
-pub(crate) fn bad(path: &Path, key: &str, expected: impl Into<String>, found: impl ToString) -> Error {
+/// Returns an error for the key of a manifest that cannot be used.
+pub fn bad_key(path: &Path, key: &str, expected: impl Into<String>, found: impl ToString) -> Error {
     let (path, key) = (path.to_owned(), key.to_owned());
     Error::Metadata { path, key, expected: expected.into(), found: found.to_string() }
 }
 
-/// The same of a file; `key` is empty or follows its name.
-pub(crate) fn bad_entry(
+/// Returns an error for the entry of a file; `key` is empty or follows the file's name.
+pub fn bad_entry(
     path: &Path,
     name: &str,
     key: &str,
     expected: impl Into<String>,
     found: impl ToString,
 ) -> Error {
-    bad(path, &format!("files.{name}{key}"), expected, found)
+    bad_key(path, &format!("files.{name}{key}"), expected, found)
 }
 
-fn missing(path: &Path, name: &str) -> Error {
-    bad(path, "files", format!("an entry {name}"), "none")
+/// Returns an error for the lack of the entry of a file.
+pub fn missing_entry(path: &Path, name: &str) -> Error {
+    bad_key(path, "files", format!("an entry {name}"), "none")
 }
 
 /// The bytes of a file; of a longer one than a manifest may be, one more than that.
@@ -194,7 +147,7 @@ fn check_length(path: &Path, bytes: &[u8]) -> Result<()> {
     if bytes.len() > MAX_BYTES {
         let expected =
             format!("at most {MAX_BYTES} bytes: give classes and edge types shorter names or none");
-        return Err(bad(path, "its length", expected, "more"));
+        return Err(bad_key(path, "its length", expected, "more"));
     }
     Ok(())
 }

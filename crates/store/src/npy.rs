@@ -1,21 +1,17 @@
 //! `.npy` arrays: NumPy's format (NumPy enhancement proposal 1), little-endian, row by row.
 //!
 //! ```
-//! use kiln_data::npy;
+//! use kiln_store::npy;
 //! let bytes = npy::write(&[1u32, 2, 3, 4, 5, 6], &[2, 3]);
 //! let array = npy::read::<u32>(&bytes)?;
 //! assert_eq!((array.shape, array.values), (vec![2, 3], vec![1, 2, 3, 4, 5, 6]));
 //! # Ok::<(), npy::Error>(())
 //! ```
-//!
-//! A folder of such arrays opens as a data set with [`npy::open`](open).
 
 use std::fmt;
 
 use bytemuck::Pod;
 use half::f16;
-
-pub use crate::readers::npy::open;
 
 #[cfg(target_endian = "big")]
 compile_error!("kiln's files are little-endian and read as they are");
@@ -193,7 +189,7 @@ pub(crate) fn header(dtype: DType, shape: &[usize]) -> Vec<u8> {
 
 /// How the values of an array lie in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// Row by row (C order).
     Rows,
     /// Column by column (Fortran order): what NumPy writes for `array.T`.
@@ -227,7 +223,10 @@ impl Header {
     }
 
     /// The same for arrays that may also lie column by column.
-    pub(crate) fn read_with_order(bytes: &[u8]) -> Result<(Self, Order), Error> {
+    ///
+    /// # Errors
+    /// As [`Header::read`], but for the order.
+    pub fn read_with_order(bytes: &[u8]) -> Result<(Self, Order), Error> {
         let (header, data_offset) = split(bytes).ok_or(Error::NotNpy)?;
         let bad = |key| Error::BadHeader { header: header.clone(), key };
         let descr = value_of(&header, "'descr'").and_then(quoted).ok_or_else(|| bad("descr"))?;

@@ -5,10 +5,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The suffix of a file's name until the file is complete.
-pub(crate) const UNFINISHED: &str = ".unfinished";
+pub const UNFINISHED: &str = ".unfinished";
 
 /// Writes a file in the place of the one before it.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// What the system reports.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = write_unfinished(path, bytes)?;
     fs::rename(&unfinished, path).inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
     path.parent().map_or(Ok(()), sync_folder)
@@ -16,7 +19,10 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Writes a file under its temporary name, syncs it and returns that name. A write that fails leaves no file, as far as
 /// the system can remove it: a partial file on a full disk would take the room that the next attempt needs.
-pub(crate) fn write_unfinished(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+///
+/// # Errors
+/// What the system reports.
+pub fn write_unfinished(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut name = path.as_os_str().to_owned();
     name.push(UNFINISHED);
     let name = PathBuf::from(name);
@@ -35,7 +41,10 @@ pub(crate) fn write_unfinished(path: &Path, bytes: &[u8]) -> io::Result<PathBuf>
 }
 
 /// Makes a folder, with its name on the disk, unless it exists.
-pub(crate) fn create_folder(path: &Path, parent: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// What the system reports.
+pub fn create_folder(path: &Path, parent: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -44,13 +53,22 @@ pub(crate) fn create_folder(path: &Path, parent: &Path) -> io::Result<()> {
     sync_folder(parent).inspect_err(|_| drop(fs::remove_dir(path)))
 }
 
-/// Brings the names in a folder to the disk.
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+/// Brings the names in a folder to the disk, on systems where a folder can be opened as a file.
+///
+/// # Errors
+/// What the system reports.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        File::open(path)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Brings the names of a folder and of those that it is in to the disk: any of them may be new.
-pub(crate) fn sync_parents(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// What the system reports.
+pub fn sync_parents(path: &Path) -> io::Result<()> {
     for folder in path.ancestors().skip(1) {
         // A relative path ends in the folder that it is relative to.
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

@@ -1,0 +1,125 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use half::bf16;
+use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows, Sparse};
+use kiln_store::Error as StoreError;
+use kiln_store::array_folder::{
+    ArrayFolder, ArrayWriter, ElementType, Entries, Known, bad_key, check_together, missing_entry,
+};
+
+use crate::check::{Place, check_features};
+use crate::{Error, Result};
+
+/// The files of feature rows: one array of all values, or the three of a CSR matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowFiles {
+    /// `[n_rows, dim]`, as stored.
+    pub dense: &'static str,
+    /// Where each row's values start, the column of each value, and the values.
+    pub sparse: [&'static str; 3],
+}
+
+/// The files of the features of a set.
+pub const FEATURES: RowFiles = RowFiles {
+    dense: "features.npy",
+    sparse: ["features_indptr.npy", "features_indices.npy", "features_data.npy"],
+};
+
+impl RowFiles {
+    /// What a form knows of `n_rows` such rows. Whether one of the two ways is there is checked by
+    /// [`RowFiles::check`].
+    pub fn known(&self, n_rows: usize, dim: usize) -> [Known; 4] {
+        use ElementType::{BF16, F16, F32, U32, U64};
+        let known = |name, types, shape| Known { name, types, shape, is_needed: false };
+        let [indptr, columns, values] = self.sparse;
+        [
+            known(self.dense, &[F32, F16, BF16], Some(vec![n_rows, dim])),
+            known(indptr, &[U64], Some(vec![n_rows.saturating_add(1)])),
+            known(columns, &[U32], None),
+            known(values, &[F32], None),
+        ]
+    }
+
+    /// Checks that rows stand in one of the two ways, whole; where they are not needed, they may lack.
+    ///
+    /// # Errors
+    /// [`kiln_store::Error::Metadata`].
+    pub fn check(&self, path: &Path, entries: &Entries, are_needed: bool) -> Result<()> {
+        let has = |name: &str| entries.contains_key(name);
+        let n_sparse = self.sparse.iter().filter(|name| has(name)).count();
+        match (has(self.dense), n_sparse) {
+            (false, 0) if are_needed => Err(missing_entry(path, self.dense).into()),
+            (_, 0) | (false, 3) => Ok(()),
+            (true, 3) => {
+                let expected = format!("{} or {}", self.dense, self.sparse[0]);
+                Err(bad_key(path, "files", expected, "both").into())
+            }
+            _ => Ok(check_together(path, entries, &self.sparse)?),
+        }
+    }
+}
+
+/// Returns the rows in one of the two ways that the form was checked to have.
+///
+/// # Errors
+/// [`kiln_store::Error::Inconsistent`] for offsets that do not end where the values do, [`Error::Feature`].
+pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<Arc<dyn FeatureSource>> {
+    let Some(entry) = arrays.entries().get(files.dense) else {
+        let [indptr, columns, values] = files.sparse;
+        let sparse =
+            Sparse::new(arrays.values(indptr)?, arrays.values(columns)?, arrays.values(values)?, dim);
+        return Ok(Arc::new(sparse.map_err(|error| match error {
+            kiln_feature::Error::BadSparse { what, expected, got } => {
+                StoreError::Inconsistent { file: arrays.folder().join(indptr), what, expected, got }.into()
+            }
+            other => Error::from(other),
+        })?));
+    };
+    let rows = match entry.dtype {
+        ElementType::F16 => Rows::F16(arrays.values(files.dense)?),
+        ElementType::BF16 => Rows::BF16(arrays.values::<bf16>(files.dense)?),
+        _ => Rows::F32(arrays.values(files.dense)?),
+    };
+    Ok(Arc::new(Dense::new(rows, dim)?))
+}
+
+/// Reads all rows and checks that they are finite numbers in columns that exist.
+///
+/// # Errors
+/// [`kiln_store::Error::BadValue`] and [`Error::Feature`] with the first that is not.
+pub fn verify_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<()> {
+    let is_dense = arrays.array(files.dense).is_some();
+    let file = arrays.folder().join(if is_dense { files.dense } else { files.sparse[2] });
+    check_features(&*read_rows(arrays, files, dim)?, Place::Set(&file))
+}
+
+/// Returns the element type of the array of feature rows.
+///
+/// # Errors
+/// [`Error::BadParameter`] for a type that has no name here.
+pub fn row_element_type(row_type: RowType) -> Result<ElementType> {
+    match row_type {
+        RowType::F32 => Ok(ElementType::F32),
+        RowType::F16 => Ok(ElementType::F16),
+        RowType::BF16 => Ok(ElementType::BF16),
+        other => Err(Error::unknown_row_type(other)),
+    }
+}
+
+/// Appends rows as a feature source gave them.
+///
+/// # Errors
+/// [`Error::BadParameter`] for rows of another element type than the array's, [`kiln_store::Error::Io`].
+pub fn push_rows(array: &mut ArrayWriter, rows: &RowBuf) -> Result<()> {
+    if row_element_type(rows.row_type())? != array.dtype() {
+        return Err(Error::unknown_row_type(rows.row_type()));
+    }
+    match rows {
+        RowBuf::F32(values) => array.push(values)?,
+        RowBuf::F16(values) => array.push(values)?,
+        RowBuf::BF16(values) => array.push(values)?,
+        other => return Err(Error::unknown_row_type(other.row_type())),
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+use std::io::{self, Read};
+use std::path::Path;
+
+use kiln_graph::open_file;
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Result};
+
+/// Bytes that are read at a time.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// A SHA-256 of bytes that come one after the other.
+#[derive(Debug, Clone, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Appends bytes to what is hashed.
+    pub fn update(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the hash in lower-case hexadecimal.
+    pub fn finish(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Returns the SHA-256 of bytes, in lower-case hexadecimal.
+///
+/// ```
+/// let hash = kiln_store::sha256(b"kiln");
+/// assert_eq!(hash.len(), 64);
+/// ```
+pub fn sha256(bytes: &[u8]) -> String {
+    let mut hasher = Hasher::default();
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+/// Returns the SHA-256 of a file, in lower-case hexadecimal. It is read some bytes at a time.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn sha256_of_file(path: &Path) -> Result<String> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let mut file = open_file(path).map_err(io)?;
+    let mut hasher = Hasher::default();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(n_bytes) => hasher.update(&buffer[..n_bytes]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(io(error)),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+use crate::{Error, Result};
+
+/// Reads a number of bytes, as command lines have it: `1000000`, or with a unit of 1024, `512MiB`.
+///
+/// ```
+/// assert_eq!(kiln_store::parse_bytes("3KiB")?, 3072);
+/// # Ok::<(), kiln_store::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::BadSize`] for anything else, and for 2^64 bytes or more.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let n_digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(n_digits);
+    let factor: Option<u64> = match unit.trim() {
+        "" | "B" => Some(1),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        "GiB" => Some(1 << 30),
+        "TiB" => Some(1 << 40),
+        _ => None,
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let n_bytes = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    n_bytes.ok_or_else(|| Error::BadSize { got: text.to_owned() })
+}
