@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::workspace::{self, Metadata, SourceFile};
-use crate::{arrows, deny, features, llvm, manifest, test, third_party, tidy};
+use crate::{arrows, cycles, deny, features, llvm, manifest, test, third_party, tidy};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, clap::Args)]
@@ -18,12 +18,13 @@ pub(crate) struct Args {
 /// A step's name and what it runs.
 type Step = (&'static str, fn() -> Result<()>);
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     ("fmt", || workspace::run(workspace::cargo()?.args(["fmt", "--all", "--check"]))),
     ("clippy", clippy),
     ("clippy-devices", clippy_of_devices),
     ("docs", docs),
     ("arrows", || report(arrows::problems(&Metadata::load()?))),
+    ("cycles", || report(cycles::problems(&text_files()?))),
     ("features", || report(features::problems()?)),
     ("deny", licenses_sources_and_bans),
     ("third-party", || report(third_party::problems()?)),

@@ -14,6 +14,7 @@ mod arrows;
 mod bench;
 mod check;
 mod cuda_stub;
+mod cycles;
 mod data;
 mod deny;
 mod features;

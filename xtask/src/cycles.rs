@@ -1,0 +1,272 @@
+//! Import cycles: files of one crate that all need each other can only be read and changed together.
+//!
+//! A file has an edge to each file of its crate that it names with `crate::`, `super::`, `self::` or a `use` declaration.
+//! A re-export (`pub use`) makes no edge, so that a `lib.rs` or `mod.rs` that lists its crate's items is in no cycle: a path
+//! through it leads to the file that defines the item, where the `use` declarations on the way tell it, and to the
+//! file of the module otherwise. Code under `#[cfg(test)]` and files outside `src` are left out.
+
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::imports::{Imports, Path};
+use crate::workspace::SourceFile;
+
+/// The most files that may import each other in a cycle.
+const MAX_FILES: usize = 5;
+
+/// Crates that still have larger cycles, until they are restructured.
+const EXEMPT: &[&str] = &["crates/kernels", "crates/train", "examples"];
+
+/// The longest chain of re-exports that is followed.
+const MAX_RE_EXPORTS: usize = 16;
+
+/// Cycles of more than [`MAX_FILES`] files, one sentence each.
+pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (root, tree) in trees(files).into_iter().filter(|(root, _)| !is_exempt(root)) {
+        for cycle in tree.cycles().into_iter().filter(|cycle| MAX_FILES < cycle.len()) {
+            problems.push(format!(
+                "{root}: {} files import each other in a cycle, at most {MAX_FILES} allowed: {}; move what they share to \
+                 files that import none of them",
+                cycle.len(),
+                cycle.join(", ")
+            ));
+        }
+    }
+    problems
+}
+
+fn is_exempt(root: &str) -> bool {
+    EXEMPT.iter().any(|folder| root == *folder || root.starts_with(&format!("{folder}/")))
+}
+
+/// The modules of one crate root: of a library, or of one program.
+#[derive(Debug, Default)]
+struct Tree<'a> {
+    /// By their paths from the root, without `crate`.
+    modules: BTreeMap<Path, Module<'a>>,
+}
+
+#[derive(Debug)]
+struct Module<'a> {
+    /// The file, from the tree's folder.
+    file: &'a str,
+    imports: Imports,
+}
+
+/// The trees of all files, by the folder of their root: `crates/data/src`.
+fn trees(files: &[SourceFile]) -> BTreeMap<String, Tree<'_>> {
+    let mut trees: BTreeMap<String, Tree<'_>> = BTreeMap::new();
+    for SourceFile { path, text } in files.iter().filter(|file| file.is_rust()) {
+        let Some((folder, file)) = path.split_once("/src/") else { continue };
+        let (root, file) = match file.strip_prefix("bin/").map(|program| program.split_once('/')) {
+            None => (format!("{folder}/src"), file),
+            Some(Some((program, file))) => (format!("{folder}/src/bin/{program}"), file),
+            // A program in one file.
+            Some(None) => continue,
+        };
+        let module = Module { file, imports: Imports::of(text) };
+        trees.entry(root).or_default().modules.insert(path_of(file), module);
+    }
+    trees
+}
+
+/// The path of the module in a file: `format`, `copy` of `format/copy.rs`.
+fn path_of(file: &str) -> Path {
+    let path = file.strip_suffix(".rs").unwrap_or(file);
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    match path {
+        "lib" | "main" | "mod" => Path::new(),
+        _ => path.split('/').map(str::to_owned).collect(),
+    }
+}
+
+impl Tree<'_> {
+    /// The groups of at least two files that import each other, each in the order of its files.
+    fn cycles(&self) -> Vec<Vec<&str>> {
+        let edges: BTreeMap<&Path, BTreeSet<&Path>> =
+            self.modules.keys().map(|module| (module, self.edges(module))).collect();
+        let reached: BTreeMap<&Path, BTreeSet<&Path>> =
+            edges.keys().map(|module| (*module, reachable(module, &edges))).collect();
+        let mut cycles = Vec::new();
+        let mut seen = BTreeSet::new();
+        for (module, others) in &reached {
+            let cycle: Vec<&Path> =
+                others.iter().copied().filter(|other| reached[other].contains(module)).collect();
+            if 2 <= cycle.len() && seen.insert(cycle.clone()) {
+                cycles.push(cycle.into_iter().map(|module| self.modules[module].file).collect());
+            }
+        }
+        cycles
+    }
+
+    /// The other modules that a module imports from.
+    fn edges(&self, module: &Path) -> BTreeSet<&Path> {
+        let uses = self.modules[module].imports.uses.iter();
+        let mut edges: BTreeSet<&Path> =
+            uses.filter_map(|path| self.resolve(module, path, MAX_RE_EXPORTS)).collect();
+        edges.remove(module);
+        edges
+    }
+
+    /// The module that defines what a path in `module` names; `None` for other crates.
+    fn resolve(&self, module: &Path, path: &[String], n_left: usize) -> Option<&Path> {
+        let (first, mut rest) = path.split_first()?;
+        let mut at = module.clone();
+        match first.as_str() {
+            "crate" => at.clear(),
+            "self" => {}
+            "super" => {
+                at.pop()?;
+            }
+            _ => {
+                let names = &self.modules.get(module)?.imports.names;
+                let is_ours = self.child(module, first).is_some()
+                    || names.get(first).is_some_and(|target| target.first() != Some(first));
+                if !is_ours {
+                    return None;
+                }
+                rest = path;
+            }
+        }
+        while let Some((segment, after)) = rest.split_first() {
+            if segment == "super" {
+                at.pop()?;
+            } else if let Some(child) = self.child(&at, segment) {
+                at = child;
+            } else {
+                return self.definer(&at, segment, n_left).or_else(|| self.key(&at));
+            }
+            rest = after;
+        }
+        self.key(&at)
+    }
+
+    /// The module that defines an item which is named through `module`, where its `use` declarations tell.
+    fn definer(&self, module: &Path, item: &str, n_left: usize) -> Option<&Path> {
+        let (key, Module { imports, .. }) = self.modules.get_key_value(module)?;
+        if imports.items.contains(item) || n_left == 0 {
+            return Some(key);
+        }
+        if let Some(target) = imports.names.get(item) {
+            return self.resolve(module, target, n_left - 1);
+        }
+        let mut globs = imports.globs.iter().filter_map(|glob| self.resolve(module, glob, n_left - 1));
+        globs.find(|glob| {
+            let imports = &self.modules[*glob].imports;
+            imports.items.contains(item) || imports.names.contains_key(item)
+        })
+    }
+
+    fn child(&self, module: &Path, name: &str) -> Option<Path> {
+        let child: Path = module.iter().map(String::as_str).chain([name]).map(str::to_owned).collect();
+        self.modules.contains_key(&child).then_some(child)
+    }
+
+    fn key(&self, module: &Path) -> Option<&Path> {
+        self.modules.get_key_value(module).map(|(key, _)| key)
+    }
+}
+
+/// All modules that are reached from one, itself included.
+fn reachable<'a>(start: &'a Path, edges: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> BTreeSet<&'a Path> {
+    let mut reached = BTreeSet::from([start]);
+    let mut open = vec![start];
+    while let Some(module) = open.pop() {
+        open.extend(edges[module].iter().filter(|next| reached.insert(**next)));
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(texts: &[(&str, &str)]) -> Vec<SourceFile> {
+        let file = |(path, text): &(&str, &str)| SourceFile { path: (*path).into(), text: (*text).into() };
+        texts.iter().map(file).collect()
+    }
+
+    /// The cycles of a crate with these files.
+    fn cycles(texts: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let paths: Vec<(String, &str)> =
+            texts.iter().map(|(file, text)| (format!("crates/made-up/src/{file}"), *text)).collect();
+        let files = files(&paths.iter().map(|(path, text)| (path.as_str(), *text)).collect::<Vec<_>>());
+        let trees = trees(&files);
+        let owned = |cycle: Vec<&str>| cycle.into_iter().map(str::to_owned).collect();
+        trees.values().flat_map(Tree::cycles).map(owned).collect()
+    }
+
+    #[test]
+    fn finds_files_that_import_each_other() {
+        let found = cycles(&[
+            ("lib.rs", "mod a; mod b; mod c;"),
+            ("a.rs", "use crate::b::B; pub struct A;"),
+            ("b.rs", "pub struct B(super::c::C);"),
+            ("c.rs", "use super::a; pub struct C(Box<a::A>);"),
+            ("d.rs", "use crate::a::A;"),
+        ]);
+        assert_eq!(found, [["a.rs", "b.rs", "c.rs"]]);
+    }
+
+    #[test]
+    fn follows_re_exports_to_the_definition() {
+        let lib = "mod error; mod graph; mod read;\npub use error::{Error, Result};\npub use graph::*;\npub use read::read;";
+        let none = cycles(&[
+            ("lib.rs", lib),
+            ("error.rs", "pub enum Error {} pub type Result<T> = std::result::Result<T, Error>;"),
+            ("graph.rs", "use crate::{Error, Result}; pub struct Graph;"),
+            (
+                "read.rs",
+                "use crate::{Graph, Result}; pub fn read() -> Result<Graph> { Err(crate::Error::Bad) }",
+            ),
+        ]);
+        assert!(none.is_empty(), "{none:?}");
+        let through_the_root = cycles(&[
+            ("lib.rs", lib),
+            ("error.rs", "use crate::read; pub enum Error {}"),
+            ("graph.rs", "pub struct Graph;"),
+            ("read.rs", "use crate::{Error, Graph}; pub fn read() {}"),
+        ]);
+        assert_eq!(through_the_root, [["error.rs", "read.rs"]]);
+    }
+
+    #[test]
+    fn counts_an_item_of_unknown_origin_to_its_module() {
+        let found = cycles(&[
+            ("lib.rs", "mod a; use a::A; made_by_a_macro!(B);"),
+            ("a.rs", "use crate::B; pub struct A;"),
+        ]);
+        assert_eq!(found, [["lib.rs", "a.rs"]]);
+    }
+
+    #[test]
+    fn separates_programs_and_submodules() {
+        let found = cycles(&[
+            ("bin/server/main.rs", "mod part; use part::Part; pub struct Args;"),
+            ("bin/server/part.rs", "use crate::Args; pub struct Part;"),
+            ("part.rs", "mod inner; pub use inner::Inner; pub struct Part;"),
+            ("part/inner.rs", "use super::Part; pub struct Inner;"),
+        ]);
+        assert_eq!(found, [["main.rs", "part.rs"]]);
+    }
+
+    #[test]
+    fn reports_a_cycle_of_six_files() {
+        let file = |n: usize| format!("crates/made-up/src/f{n}.rs");
+        let ring = |n_files: usize| {
+            let text = |n: usize| format!("use crate::f{}::F;", (n + 1) % n_files);
+            let texts: Vec<(String, String)> = (0..n_files).map(|n| (file(n), text(n))).collect();
+            problems(&files(&texts.iter().map(|(path, text)| (&**path, &**text)).collect::<Vec<_>>()))
+        };
+        assert_eq!(ring(5), [""; 0]);
+        assert_eq!(
+            ring(6),
+            [
+                "crates/made-up/src: 6 files import each other in a cycle, at most 5 allowed: f0.rs, f1.rs, f2.rs, f3.rs, \
+              f4.rs, f5.rs; move what they share to files that import none of them"
+            ]
+        );
+    }
+}
