@@ -9,10 +9,11 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_benches::{Access, Result, Stage, Work, inputs, n_threads};
 use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 
 /// The aggregations of the layers.
-const REDUCTIONS: [(&str, Reduce); 3] = [("mean", Reduce::Mean), ("sum", Reduce::Sum), ("max", Reduce::Max)];
+const REDUCTIONS: [(&str, Reduction); 3] =
+    [("mean", Reduction::Mean), ("sum", Reduction::Sum), ("max", Reduction::Max)];
 
 /// Columns of the rows.
 const DIM: usize = 128;
@@ -43,7 +44,7 @@ fn main() -> Result {
             bencher.iter_custom(|n| {
                 let fresh = |_| {
                     let (block, elapsed) = transposed(host);
-                    elapsed + backward(&DeviceBlock::new(block, &device), Reduce::Mean, &tracked)
+                    elapsed + backward(&DeviceBlock::new(block, &device), Reduction::Mean, &tracked)
                 };
                 (0..n).map(fresh).sum()
             });
@@ -62,7 +63,7 @@ fn transposed(block: &Block) -> (Block, Duration) {
 }
 
 /// The time of the gradient alone, of a sum of all results.
-fn backward(block: &DeviceBlock, reduce: Reduce, x: &Tensor<2>) -> Duration {
+fn backward(block: &DeviceBlock, reduce: Reduction, x: &Tensor<2>) -> Duration {
     let out = ops::aggregate(block, x.clone(), reduce);
     let started = Instant::now();
     let gradients = black_box(out.backward());

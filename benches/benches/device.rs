@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_benches::{Endless, Input, Result, Stage, Work, inputs, train};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::device;
 use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, load_on};
 use kiln_sample::Scratch;
@@ -91,7 +91,7 @@ fn means(stage: &mut Stage, device: &Device, scale: &Scale) -> Result {
             let variant = format!("mean-{dim}-{dtype:?}-degree-{degree}").to_lowercase();
             stage.bench(&variant, scale.name, work, |bencher| {
                 bencher.iter(|| {
-                    black_box(ops::aggregate(&block, x.clone(), Reduce::Mean));
+                    black_box(ops::aggregate(&block, x.clone(), Reduction::Mean));
                     wait(device);
                 });
             })?;

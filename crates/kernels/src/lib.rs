@@ -7,7 +7,7 @@
 //! ```
 //! use burn::tensor::{Device, Tensor};
 //! use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-//! use kiln_kernels::ops::{self, Reduce};
+//! use kiln_kernels::ops::{self, Reduction};
 //! use kiln_kernels::{DeviceBlock, read_f32};
 //! // 7 -> 2 and 9 -> 2, for the one destination 2.
 //! let block = Block::new(BlockParts {
@@ -19,7 +19,7 @@
 //! });
 //! let device = Device::flex();
 //! let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);
-//! let mean = ops::aggregate(&DeviceBlock::upload(&block, &device), x, Reduce::Mean);
+//! let mean = ops::aggregate(&DeviceBlock::upload(&block, &device), x, Reduction::Mean);
 //! assert_eq!(read_f32(mean), [3.0]);
 //! ```
 

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use kiln_kernels::DeviceSegments;
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 
 /// How a node's neighbours become one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Aggregate {
     Sum,
 }
 
-impl From<Aggregate> for Reduce {
+impl From<Aggregate> for Reduction {
     fn from(aggregate: Aggregate) -> Self {
         match aggregate {
             Aggregate::Mean => Self::Mean,
@@ -44,9 +44,9 @@ impl Readout {
     /// When `x` has another number of rows than the segments.
     pub fn pool(self, segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
         let reduce = match self {
-            Self::Sum => Reduce::Sum,
-            Self::Mean => Reduce::Mean,
-            Self::Max => Reduce::Max,
+            Self::Sum => Reduction::Sum,
+            Self::Mean => Reduction::Mean,
+            Self::Max => Reduction::Max,
         };
         ops::segment_reduce(segments, x, reduce)
     }

@@ -1,7 +1,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, Reduce};
+use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_sample::RngKey;
 
 use crate::Result;
@@ -69,7 +69,7 @@ impl GcnConv {
                  EdgeWeights::Stored, or some with EdgeWeights::Unbiased"
             );
         };
-        let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduce::Sum.into() };
+        let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduction::Sum.into() };
         let bias: Tensor<2> = self.bias.val().unsqueeze();
         if projects_first(block, self.weight.dims()) {
             ops::aggregate(block, product(x, self.weight.val()), weighted_sum) + bias

@@ -1,7 +1,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 
 use crate::{Aggregate, Ctx, Error, Result, RowModel};
 
@@ -65,7 +65,7 @@ impl<M: RowModel> GinConv<M> {
     /// # Panics
     /// When `x` has other dimensions.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
-        let reduce = Reduce::from(self.aggregate);
+        let reduce = Reduction::from(self.aggregate);
         let rows = match (&self.epsilon, self.configured) {
             (Some(epsilon), _) => {
                 let own = ops::dst_rows(block, x.clone()) * (epsilon.val() + 1.0).unsqueeze();

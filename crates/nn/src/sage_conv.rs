@@ -1,7 +1,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_sample::RngKey;
 
 use crate::error::check_weight;
@@ -71,7 +71,7 @@ impl SageConv {
         let (own, neigh) = (self.weight_self.val(), self.weight_neigh.val());
         let bias = self.bias.val().unsqueeze();
         let commutes = self.aggregate != Aggregate::Max;
-        let reduce = Reduce::from(self.aggregate);
+        let reduce = Reduction::from(self.aggregate);
         if commutes && !projects_first(block, neigh.dims()) {
             // One product of twice the depth takes a tenth less than two, and its gradient comes in one pass.
             let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };

@@ -20,7 +20,7 @@ use crate::cpu::sum::{Own, Sum};
 use crate::cpu::tensor::{contiguous, floats, ints, matrix, rows};
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
-    self, Form, Input, OwnRow, Reduce, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
+    self, Form, Input, OwnRow, Reduction, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
 };
 
 /// Edges of one task where every edge has its own output.
@@ -40,8 +40,8 @@ pub(super) fn aggregate(
     count_direct();
     let x = contiguous(x);
     match form.reduce {
-        Reduce::Sum | Reduce::Mean => sum(block, &x, weights, form),
-        Reduce::Max => {
+        Reduction::Sum | Reduction::Mean => sum(block, &x, weights, form),
+        Reduction::Max => {
             let maxima = matrix(max(by_dst(block), rows(&x)), block.n_dst, &x);
             with_own(block, x, maxima, form.own)
         }
@@ -55,7 +55,7 @@ pub(super) fn traced(
     weights: &Weights<Flex>,
     form: Form,
 ) -> Traced<Flex> {
-    if form.reduce != Reduce::Max {
+    if form.reduce != Reduction::Max {
         return Traced { values: aggregate(block, x, weights, form), edges: None };
     }
     if !has_loops(&x, weights, form.reduce) {
@@ -74,7 +74,7 @@ pub(super) fn traced(
 /// The gradient of one input from that of the result.
 pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input) -> FloatTensor<Flex> {
     let Saved { block, form, weights, .. } = saved;
-    let is_of_max_weights = form.reduce == Reduce::Max && input == Input::Weights;
+    let is_of_max_weights = form.reduce == Reduction::Max && input == Input::Weights;
     if is_of_max_weights || !has_loops(&grad, weights, form.reduce) {
         count_reference();
         return aggregation::adjoint(saved, grad, input);
@@ -86,8 +86,8 @@ pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input
             let dots = edge_dots(by_dst(block), rows(&x), rows(&grad));
             FloatTensor::<Flex>::from_data(TensorData::new(dots, [block.n_edges]))
         }
-        (Input::Rows, Reduce::Sum | Reduce::Mean) => sum_adjoint(saved, &contiguous(grad)),
-        (Input::Rows, Reduce::Max) => {
+        (Input::Rows, Reduction::Sum | Reduction::Mean) => sum_adjoint(saved, &contiguous(grad)),
+        (Input::Rows, Reduction::Max) => {
             let of_maxima = contiguous(aggregate_grad(block, grad.clone(), *form));
             let edges = transposed(block).edges();
             let of_sources = max_adjoint(by_src(block), edges, ints(&saved.max_edges()), rows(&of_maxima));
@@ -97,8 +97,8 @@ pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input
 }
 
 /// Whether the loops here do it; the reference does the rest.
-fn has_loops(x: &FloatTensor<Flex>, weights: &Weights<Flex>, reduce: Reduce) -> bool {
-    let is_weighted_max = reduce == Reduce::Max && matches!(weights, Weights::PerEdge(_));
+fn has_loops(x: &FloatTensor<Flex>, weights: &Weights<Flex>, reduce: Reduction) -> bool {
+    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::PerEdge(_));
     x.dtype() == DType::F32 && !is_weighted_max
 }
 
@@ -113,7 +113,7 @@ fn sum(
         OwnRow::Concatenated => Own::Beside(rows(x)),
         OwnRow::Scaled(weight) => Own::Plus { rows: rows(x), n_rows: block.n_dst, weight },
     };
-    let (edges, x, mean) = (by_dst(block), rows(x), form.reduce == Reduce::Mean);
+    let (edges, x, mean) = (by_dst(block), rows(x), form.reduce == Reduction::Mean);
     match weights {
         Weights::Ones => summed(block.n_dst, Sum { mean, own, ..Sum::new(edges, x, |_, _| 1.0) }),
         Weights::PerEdge(weights) => {
@@ -138,13 +138,15 @@ fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Fle
     };
     let (edges, share) = (by_src(block), share(block));
     match (weights, form.reduce) {
-        (Weights::Ones, Reduce::Mean) => summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, share) }),
+        (Weights::Ones, Reduction::Mean) => {
+            summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, share) })
+        }
         (Weights::Ones, _) => summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, _| 1.0) }),
         (Weights::PerEdge(weights), reduce) => {
             let weights = contiguous(weights.clone());
             let (weights, positions) = (floats(&weights), transposed(block).edges());
             let weight = |position: usize| weights[positions[position] as usize];
-            if reduce == Reduce::Mean {
+            if reduce == Reduction::Mean {
                 let factor = |position, dst| weight(position) * share(position, dst);
                 summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) })
             } else {

@@ -15,7 +15,7 @@ use crate::cube::segment_max::{segment_max, segment_max_adjoint};
 use crate::cube::segment_sum::{Factor, Own, SegmentSum, Segments};
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
-    self, Form, Input, OwnRow, Reduce, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
+    self, Form, Input, OwnRow, Reduction, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
 };
 use crate::ops::reference::{degrees, edge_dsts};
 
@@ -32,8 +32,8 @@ pub(super) fn aggregate(
     }
     count_direct();
     match form.reduce {
-        Reduce::Sum | Reduce::Mean => sum(block, x, weights, form),
-        Reduce::Max => {
+        Reduction::Sum | Reduction::Mean => sum(block, x, weights, form),
+        Reduction::Max => {
             let (maxima, _) = segment_max(&by_dst(block), x.clone(), false);
             with_own(block, x, maxima, form.own)
         }
@@ -47,7 +47,7 @@ pub(super) fn traced(
     weights: &Weights<CubeBackend>,
     form: Form,
 ) -> Traced<CubeBackend> {
-    if form.reduce != Reduce::Max {
+    if form.reduce != Reduction::Max {
         return Traced { values: aggregate(block, x, weights, form), edges: None };
     }
     if !has_kernels(&x, weights, form.reduce) {
@@ -62,7 +62,7 @@ pub(super) fn traced(
 /// The gradient of one input from that of the result.
 pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
-    let is_of_max_weights = form.reduce == Reduce::Max && input == Input::Weights;
+    let is_of_max_weights = form.reduce == Reduction::Max && input == Input::Weights;
     if is_of_max_weights || !has_kernels(&grad, weights, form.reduce) {
         count_reference();
         return aggregation::adjoint(saved, grad, input);
@@ -70,8 +70,8 @@ pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input
     count_direct();
     match (input, form.reduce) {
         (Input::Weights, _) => edge_dots(&by_dst(block), saved.rows(), aggregate_grad(block, grad, *form)),
-        (Input::Rows, Reduce::Sum | Reduce::Mean) => sum_adjoint(saved, grad),
-        (Input::Rows, Reduce::Max) => {
+        (Input::Rows, Reduction::Sum | Reduction::Mean) => sum_adjoint(saved, grad),
+        (Input::Rows, Reduction::Max) => {
             let of_maxima = aggregate_grad(block, grad.clone(), *form);
             let edges = &transposed(block).edges;
             let of_sources = segment_max_adjoint(&by_src(block), edges, saved.max_edges(), of_maxima);
@@ -81,8 +81,8 @@ pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input
 }
 
 /// Whether kernels do it; the reference does the rest.
-fn has_kernels(x: &CubeTensor, weights: &Weights<CubeBackend>, reduce: Reduce) -> bool {
-    let is_weighted_max = reduce == Reduce::Max && matches!(weights, Weights::PerEdge(_));
+fn has_kernels(x: &CubeTensor, weights: &Weights<CubeBackend>, reduce: Reduction) -> bool {
+    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::PerEdge(_));
     matches!(x.dtype, DType::F32 | DType::F16 | DType::BF16) && !is_weighted_max
 }
 
@@ -101,7 +101,7 @@ fn sum(
         OwnRow::Concatenated => Own::Beside,
         OwnRow::Scaled(weight) => Own::Plus { weight, n_segments: block.n_dst },
     };
-    let is_mean = form.reduce == Reduce::Mean;
+    let is_mean = form.reduce == Reduction::Mean;
     SegmentSum { factor, own, is_mean, ..by_dst(block).sum_of(x) }.launch()
 }
 
@@ -110,9 +110,9 @@ fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
     let of_edges = |weights| Factor::OfEdge { weights, edges: transposed(block).edges.clone() };
     let factor = match (weights, form.reduce) {
-        (Weights::Ones, Reduce::Mean) => Factor::Share { indptr: block.indptr.clone() },
+        (Weights::Ones, Reduction::Mean) => Factor::Share { indptr: block.indptr.clone() },
         (Weights::Ones, _) => Factor::One,
-        (Weights::PerEdge(weights), Reduce::Mean) => of_edges(shares(block, weights.clone())),
+        (Weights::PerEdge(weights), Reduction::Mean) => of_edges(shares(block, weights.clone())),
         (Weights::PerEdge(weights), _) => of_edges(into_contiguous(weights.clone())),
     };
     let sum = by_src(block).sum_of(grad);

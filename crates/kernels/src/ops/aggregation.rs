@@ -12,17 +12,17 @@ use crate::ops::reference::{INDEX, bounds, degrees, dst_rows, dst_rows_adjoint, 
 
 /// How the rows of a destination's sources, its own row and the weights of its edges become one row.
 ///
-/// A [`Reduce`] converts into the aggregation without weights and without the own row:
+/// A [`Reduction`] converts into the aggregation without weights and without the own row:
 ///
 /// ```
-/// use kiln_kernels::ops::{Aggregation, OwnRow, Reduce};
-/// let graph_sage = Aggregation { own: OwnRow::Concatenated, ..Reduce::Mean.into() };
-/// let gin = Aggregation { own: OwnRow::Scaled(1.5), ..Reduce::Sum.into() };
+/// use kiln_kernels::ops::{Aggregation, OwnRow, Reduction};
+/// let graph_sage = Aggregation { own: OwnRow::Concatenated, ..Reduction::Mean.into() };
+/// let gin = Aggregation { own: OwnRow::Scaled(1.5), ..Reduction::Sum.into() };
 /// ```
 #[derive(Debug, Clone)]
 pub struct Aggregation {
     /// How rows are combined.
-    pub reduce: Reduce,
+    pub reduce: Reduction,
     /// The factor of each edge's row before it is combined with others, `[n_edges]` in block order; no factors for
     /// `None`. Gradients flow to it.
     pub weights: Option<Tensor<1>>,
@@ -32,7 +32,7 @@ pub struct Aggregation {
 
 /// How rows are combined into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reduce {
+pub enum Reduction {
     /// The sum.
     Sum,
     /// The sum divided by the number of rows.
@@ -53,8 +53,8 @@ pub enum OwnRow {
     Scaled(f32),
 }
 
-impl From<Reduce> for Aggregation {
-    fn from(reduce: Reduce) -> Self {
+impl From<Reduction> for Aggregation {
+    fn from(reduce: Reduction) -> Self {
         Self { reduce, weights: None, own: OwnRow::Excluded }
     }
 }
@@ -62,7 +62,7 @@ impl From<Reduce> for Aggregation {
 /// The parameters of an [`Aggregation`] that are no tensors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
-    pub(crate) reduce: Reduce,
+    pub(crate) reduce: Reduction,
     pub(crate) own: OwnRow,
 }
 
@@ -112,7 +112,7 @@ impl<B: Backend> Saved<B> {
 
     /// The state of a plain sum.
     pub(crate) fn of_sum(block: Adjacency<B>) -> Self {
-        Self::new(block, Form { reduce: Reduce::Sum, own: OwnRow::Excluded })
+        Self::new(block, Form { reduce: Reduction::Sum, own: OwnRow::Excluded })
     }
 
     /// The rows.
@@ -140,12 +140,12 @@ pub(crate) fn aggregate<B: Backend>(
     form: Form,
 ) -> FloatTensor<B> {
     let aggregate = match form.reduce {
-        Reduce::Sum => sum(block, x.clone(), weights),
-        Reduce::Mean => {
+        Reduction::Sum => sum(block, x.clone(), weights),
+        Reduction::Mean => {
             let degrees = degrees(block, &x);
             B::float_div(sum(block, x.clone(), weights), degrees)
         }
-        Reduce::Max => max(block, x.clone(), weights),
+        Reduction::Max => max(block, x.clone(), weights),
     };
     with_own(block, x, aggregate, form.own)
 }
@@ -157,7 +157,7 @@ pub(crate) fn traced<B: Backend>(
     weights: &Weights<B>,
     form: Form,
 ) -> Traced<B> {
-    let edges = (form.reduce == Reduce::Max).then(|| match block.n_edges {
+    let edges = (form.reduce == Reduction::Max).then(|| match block.n_edges {
         0 => B::int_full(Shape::new([block.n_dst, x.shape()[1]]), (-1).into(), &x.device(), INDEX),
         _ => largest_edges(block, edge_rows(block, x.clone(), weights)),
     });
@@ -169,10 +169,12 @@ pub(crate) fn adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>, input:
     let Saved { block, form, weights, .. } = saved;
     let of_aggregate = aggregate_grad(block, grad.clone(), *form);
     let of_sources = match (input, form.reduce) {
-        (Input::Rows, Reduce::Sum | Reduce::Mean) => sum_adjoint(block, of_aggregate, weights),
-        (Input::Rows, Reduce::Max) => max_adjoint(saved, of_aggregate),
-        (Input::Weights, Reduce::Sum | Reduce::Mean) => return edge_dots(block, saved.rows(), of_aggregate),
-        (Input::Weights, Reduce::Max) => return max_weights_adjoint(saved, of_aggregate),
+        (Input::Rows, Reduction::Sum | Reduction::Mean) => sum_adjoint(block, of_aggregate, weights),
+        (Input::Rows, Reduction::Max) => max_adjoint(saved, of_aggregate),
+        (Input::Weights, Reduction::Sum | Reduction::Mean) => {
+            return edge_dots(block, saved.rows(), of_aggregate);
+        }
+        (Input::Weights, Reduction::Max) => return max_weights_adjoint(saved, of_aggregate),
     };
     with_own_grad(block, grad, of_sources, form.own)
 }
@@ -226,8 +228,8 @@ pub(crate) fn aggregate_grad<B: Backend>(
         }
     };
     match form.reduce {
-        Reduce::Sum | Reduce::Max => grad,
-        Reduce::Mean => {
+        Reduction::Sum | Reduction::Max => grad,
+        Reduction::Mean => {
             let degrees = degrees(block, &grad);
             B::float_div(grad, degrees)
         }

@@ -245,7 +245,7 @@ mod tests {
     use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
 
     use crate::device::block::DeviceBlock;
-    use crate::ops::{self, Reduce};
+    use crate::ops::{self, Reduction};
 
     fn host() -> Block {
         Block::new(BlockParts {
@@ -263,10 +263,10 @@ mod tests {
         let block = DeviceBlock::new(host(), &device);
         let x = Tensor::<2>::ones([3, 4], &device);
         let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
-        let _ = (ops::aggregate(&block, x.clone(), Reduce::Mean) * scale).sum().backward();
+        let _ = (ops::aggregate(&block, x.clone(), Reduction::Mean) * scale).sum().backward();
         assert_eq!(block.adjacency().by_source.host(), None, "the rows have no gradient");
         let clone = block.clone();
-        let _ = ops::aggregate(&clone, x.require_grad(), Reduce::Mean).sum().backward();
+        let _ = ops::aggregate(&clone, x.require_grad(), Reduction::Mean).sum().backward();
         assert_eq!(block.adjacency().by_source.host(), Some(&Transposed::of(&host())), "clones share it");
     }
 }

@@ -35,18 +35,18 @@ use crate::ops::backend::BlockOps;
 use crate::ops::keep::Keep;
 
 pub use crate::ops::adam::AdamStep;
-pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduce};
+pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduction};
 
 /// Aggregates the rows of each destination's sources.
 ///
-/// A [`Reduce`] alone is the aggregation without edge weights and without the destination's own row. With the own row the
+/// A [`Reduction`] alone is the aggregation without edge weights and without the destination's own row. With the own row the
 /// result and its gradient take one pass over the edges, as without, in the memory of one tensor. A maximum of weighted
 /// rows is the exception to the rule that no `[n_edges, d]` tensor is made: it runs the reference on every device.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-/// use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+/// use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 /// use kiln_kernels::{DeviceBlock, read_f32};
 /// // 7 -> 2 and 9 -> 2, for the one destination 2.
 /// let block = Block::new(BlockParts {
@@ -59,12 +59,12 @@ pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduce};
 /// let device = Device::flex();
 /// let block = DeviceBlock::upload(&block, &device);
 /// let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);
-/// let mean = ops::aggregate(&block, x.clone(), Reduce::Mean);
+/// let mean = ops::aggregate(&block, x.clone(), Reduction::Mean);
 /// assert_eq!(read_f32(mean), [3.0]);
-/// let own_beside_mean = Aggregation { own: OwnRow::Concatenated, ..Reduce::Mean.into() };
+/// let own_beside_mean = Aggregation { own: OwnRow::Concatenated, ..Reduction::Mean.into() };
 /// assert_eq!(read_f32(ops::aggregate(&block, x.clone(), own_beside_mean)), [1.0, 3.0]);
 /// let weights = Tensor::from_data([0.5, 0.25], &device);
-/// let weighted_sum = Aggregation { weights: Some(weights), ..Reduce::Sum.into() };
+/// let weighted_sum = Aggregation { weights: Some(weights), ..Reduction::Sum.into() };
 /// assert_eq!(read_f32(ops::aggregate(&block, x, weighted_sum)), [2.0]);
 /// ```
 ///
@@ -93,7 +93,7 @@ pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggre
 ///
 /// # Panics
 /// When `x` has another number of rows than the segments.
-pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
+pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
     let [n_rows, _] = x.dims();
     assert_eq!(n_rows, segments.n_rows(), "{n_rows} rows for segments of {}", segments.n_rows());
     run(segments.adjacency(), x, reduce.into())
@@ -126,9 +126,9 @@ pub fn expand_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
 /// When `x` has another number of rows than the segments.
 pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     // What is taken away does not change the result, so that no gradient flows through it.
-    let largest = segment_reduce(segments, x.clone().detach(), Reduce::Max);
+    let largest = segment_reduce(segments, x.clone().detach(), Reduction::Max);
     let powers = (x - expand_segments(segments, largest)).exp();
-    let sums = expand_segments(segments, segment_reduce(segments, powers.clone(), Reduce::Sum));
+    let sums = expand_segments(segments, segment_reduce(segments, powers.clone(), Reduction::Sum));
     powers / sums
 }
 
@@ -143,7 +143,7 @@ pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
 pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
     let ([n_rows, _], expected) = (x.dims(), rows.n_rows());
     assert_eq!(n_rows, expected, "{n_rows} rows for numbers of {expected}");
-    run(rows.adjacency(), x, Reduce::Sum.into())
+    run(rows.adjacency(), x, Reduction::Sum.into())
 }
 
 /// The destinations' own rows: the first `n_dst`. On Flex this is a view, not a copy.

@@ -7,7 +7,7 @@ use kiln_sample::{Domain, RngKey};
 
 use crate::device::block::DeviceBlock;
 use crate::device::graphs::DeviceSegments;
-use crate::ops::aggregation::{self, Aggregation, Form, OwnRow, Reduce, Weights};
+use crate::ops::aggregation::{self, Aggregation, Form, OwnRow, Reduction, Weights};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
@@ -20,7 +20,7 @@ pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggre
 }
 
 /// The reference of [`crate::ops::segment_reduce`].
-pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
+pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
     let (edges, form) = (segments.adjacency(), Form { reduce, own: OwnRow::Excluded });
     let x = x.into_dispatch();
     Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&edges, x, &Weights::Ones, form))

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{
     Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
 };
@@ -19,8 +19,8 @@ const SHORT_SUM_TOLERANCE: f32 = 1e-5;
 type Op = fn(&DeviceBlock, Tensor<2>, Aggregation) -> Tensor<2>;
 
 /// Calls `check` with each combination.
-fn for_each(check: impl Fn(Reduce, bool, OwnRow)) {
-    for reduce in [Reduce::Sum, Reduce::Mean, Reduce::Max] {
+fn for_each(check: impl Fn(Reduction, bool, OwnRow)) {
+    for reduce in [Reduction::Sum, Reduction::Mean, Reduction::Max] {
         for own in [OwnRow::Excluded, OwnRow::Concatenated, OwnRow::Scaled(-0.75)] {
             for is_weighted in [false, true] {
                 check(reduce, is_weighted, own);
@@ -35,7 +35,14 @@ fn weights(block: &DeviceBlock) -> Tensor<1> {
 }
 
 /// The result, the gradient of the rows, and the gradient of the weights if there are some.
-fn run(op: Op, host: &Block, width: usize, reduce: Reduce, is_weighted: bool, own: OwnRow) -> Vec<Vec<f32>> {
+fn run(
+    op: Op,
+    host: &Block,
+    width: usize,
+    reduce: Reduction,
+    is_weighted: bool,
+    own: OwnRow,
+) -> Vec<Vec<f32>> {
     let device = device().autodiff();
     let block = DeviceBlock::upload(host, &device);
     let x = ramp([block.n_src(), width], &device).require_grad();
@@ -114,7 +121,7 @@ fn only_maxima_of_weighted_rows_run_the_reference() {
         let launches = launches_of(|| drop(run(ops::aggregate, &six_nodes(), 3, reduce, is_weighted, own)));
         let n_ops = if is_weighted { 3 } else { 2 };
         let expected = match (reduce, is_weighted) {
-            (Reduce::Max, true) => Launches { direct: 0, reference: n_ops },
+            (Reduction::Max, true) => Launches { direct: 0, reference: n_ops },
             _ => Launches { direct: n_ops, reference: 0 },
         };
         assert_eq!(launches, expected, "{reduce:?}, weights {is_weighted}, own row {own:?}");

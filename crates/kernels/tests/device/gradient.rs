@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{check_gradient, device, ramp, values};
 use kiln_sample::RngKey;
 
@@ -18,27 +18,27 @@ fn check(width: usize, op: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>) {
 
 #[test]
 fn the_gradient_of_a_sum_is_right() {
-    check(3, |block, x| ops::aggregate(block, x, Reduce::Sum));
+    check(3, |block, x| ops::aggregate(block, x, Reduction::Sum));
 }
 
 #[test]
 fn the_gradient_of_a_mean_is_right() {
-    check(3, |block, x| ops::aggregate(block, x, Reduce::Mean));
+    check(3, |block, x| ops::aggregate(block, x, Reduction::Mean));
 }
 
 #[test]
 fn the_gradients_of_own_rows_with_neighbors_are_right() {
-    let with = |reduce: Reduce, own| {
+    let with = |reduce: Reduction, own| {
         check(3, |block, x| ops::aggregate(block, x, Aggregation { own, ..reduce.into() }));
     };
-    with(Reduce::Mean, OwnRow::Concatenated);
-    with(Reduce::Sum, OwnRow::Concatenated);
-    with(Reduce::Sum, OwnRow::Scaled(-0.75));
+    with(Reduction::Mean, OwnRow::Concatenated);
+    with(Reduction::Sum, OwnRow::Concatenated);
+    with(Reduction::Sum, OwnRow::Scaled(-0.75));
 }
 
 #[test]
 fn the_gradient_of_a_maximum_is_right() {
-    check(5, |block, x| ops::aggregate(block, x, Reduce::Max));
+    check(5, |block, x| ops::aggregate(block, x, Reduction::Max));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_first_of_equal_maxima_gets_the_whole_gradient() {
     let device = device().autodiff();
     let block = DeviceBlock::upload(&block(4, &[vec![2, 3, 1, 2], vec![]]), &device);
     let x = Tensor::<2>::from_data([[9.0], [5.0], [5.0], [5.0]], &device).require_grad();
-    let grads = ops::aggregate(&block, x.clone(), Reduce::Max).sum().backward();
+    let grads = ops::aggregate(&block, x.clone(), Reduction::Max).sum().backward();
     let gradient = x.grad(&grads).expect("the gradient should exist");
     assert_eq!(values(gradient), [0.0, 0.0, 1.0, 0.0]);
 }

@@ -1,7 +1,7 @@
 //! Gradients in half precision: rows are stored in it, added up in f32, and rounded once.
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{check_close, device, ramp, supports, values};
 use kiln_kernels::{DeviceBlock, is_processor};
 use kiln_sample::RngKey;
@@ -12,17 +12,17 @@ use crate::common::{block, six_nodes, weighted_sum, with_hub};
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
 const OPS: [(&str, Op); 7] = [
-    ("sum", |block, x| ops::aggregate(block, x, Reduce::Sum)),
-    ("mean", |block, x| ops::aggregate(block, x, Reduce::Mean)),
-    ("max", |block, x| ops::aggregate(block, x, Reduce::Max)),
+    ("sum", |block, x| ops::aggregate(block, x, Reduction::Sum)),
+    ("mean", |block, x| ops::aggregate(block, x, Reduction::Mean)),
+    ("max", |block, x| ops::aggregate(block, x, Reduction::Max)),
     ("own beside mean", |block, x| {
-        ops::aggregate(block, x, Aggregation { own: OwnRow::Concatenated, ..Reduce::Mean.into() })
+        ops::aggregate(block, x, Aggregation { own: OwnRow::Concatenated, ..Reduction::Mean.into() })
     }),
     ("own beside sum", |block, x| {
-        ops::aggregate(block, x, Aggregation { own: OwnRow::Concatenated, ..Reduce::Sum.into() })
+        ops::aggregate(block, x, Aggregation { own: OwnRow::Concatenated, ..Reduction::Sum.into() })
     }),
     ("own plus sum", |block, x| {
-        ops::aggregate(block, x, Aggregation { own: OwnRow::Scaled(0.5), ..Reduce::Sum.into() })
+        ops::aggregate(block, x, Aggregation { own: OwnRow::Scaled(0.5), ..Reduction::Sum.into() })
     }),
     ("destination rows", ops::dst_rows),
 ];

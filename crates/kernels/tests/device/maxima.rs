@@ -2,7 +2,7 @@
 
 use burn::tensor::{Tensor, TensorData};
 use kiln_kernels::DeviceSegments;
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{device, values};
 
 /// Segments that begin and end inside chunks, at their edges, and nowhere near: lengths around one chunk and several.
@@ -17,7 +17,7 @@ fn maxima(rows: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let device = device().autodiff();
     let segments = DeviceSegments::upload(&offsets, &device);
     let x = Tensor::<2>::from_data(TensorData::new(rows.to_vec(), [rows.len(), 1]), &device).require_grad();
-    let maxima = ops::segment_reduce(&segments, x.clone(), Reduce::Max);
+    let maxima = ops::segment_reduce(&segments, x.clone(), Reduction::Max);
     let gradient = x.grad(&maxima.clone().sum().backward()).expect("the rows should have a gradient");
     (values(maxima), values(gradient))
 }

@@ -6,7 +6,7 @@
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, reference, values};
 
 use crate::common::{block, six_nodes, weighted_sum, with_hub};
@@ -15,34 +15,34 @@ type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
 /// An op of this crate with the reference's.
 const OPS: [(&str, Op, Op); 8] = [
-    ("sum", sum, |block, x| reference::aggregate(block, x, Reduce::Sum)),
-    ("mean", mean, |block, x| reference::aggregate(block, x, Reduce::Mean)),
-    ("max", max, |block, x| reference::aggregate(block, x, Reduce::Max)),
+    ("sum", sum, |block, x| reference::aggregate(block, x, Reduction::Sum)),
+    ("mean", mean, |block, x| reference::aggregate(block, x, Reduction::Mean)),
+    ("max", max, |block, x| reference::aggregate(block, x, Reduction::Max)),
     ("weighted sum", own_weighted_sum, reference_weighted_sum),
     ("destination rows", ops::dst_rows, reference::dst_rows),
-    ("own beside mean", own_beside_mean, |block, x| reference::aggregate(block, x, beside(Reduce::Mean))),
-    ("own beside sum", own_beside_sum, |block, x| reference::aggregate(block, x, beside(Reduce::Sum))),
+    ("own beside mean", own_beside_mean, |block, x| reference::aggregate(block, x, beside(Reduction::Mean))),
+    ("own beside sum", own_beside_sum, |block, x| reference::aggregate(block, x, beside(Reduction::Sum))),
     ("own plus sum", own_plus_sum, |block, x| reference::aggregate(block, x, plus_sum())),
 ];
 
 fn sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::aggregate(block, x, Reduce::Sum)
+    ops::aggregate(block, x, Reduction::Sum)
 }
 
 fn mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::aggregate(block, x, Reduce::Mean)
+    ops::aggregate(block, x, Reduction::Mean)
 }
 
 fn max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::aggregate(block, x, Reduce::Max)
+    ops::aggregate(block, x, Reduction::Max)
 }
 
 fn own_beside_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::aggregate(block, x, beside(Reduce::Mean))
+    ops::aggregate(block, x, beside(Reduction::Mean))
 }
 
 fn own_beside_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::aggregate(block, x, beside(Reduce::Sum))
+    ops::aggregate(block, x, beside(Reduction::Sum))
 }
 
 fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
@@ -59,12 +59,12 @@ fn reference_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     reference::aggregate(block, x, weighted_sum(weights))
 }
 
-fn beside(reduce: Reduce) -> Aggregation {
+fn beside(reduce: Reduction) -> Aggregation {
     Aggregation { own: OwnRow::Concatenated, ..reduce.into() }
 }
 
 fn plus_sum() -> Aggregation {
-    Aggregation { own: OwnRow::Scaled(1.5), ..Reduce::Sum.into() }
+    Aggregation { own: OwnRow::Scaled(1.5), ..Reduction::Sum.into() }
 }
 
 /// Sums of up to 20,000 numbers in two orders.
@@ -143,8 +143,8 @@ fn a_maximum_that_is_not_a_number_is_not_hidden() {
     let block = DeviceBlock::upload(&block(3, &[vec![0, 1, 2], vec![1, 0], vec![2, 0]]), &device);
     let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0]], &device);
     let results = [
-        ops::aggregate(&block, x.clone(), Reduce::Max),
-        reference::aggregate(&block, x.clone(), Reduce::Max),
+        ops::aggregate(&block, x.clone(), Reduction::Max),
+        reference::aggregate(&block, x.clone(), Reduction::Max),
     ];
     for got in results.map(values) {
         assert!(got[0].is_nan() && got[1].is_nan(), "got {got:?}");
@@ -380,7 +380,7 @@ fn without_a_tracked_input_no_gradient_is_computed() {
 #[should_panic(expected = "5 rows for a block of 6 sources")]
 fn a_matrix_with_too_few_rows_is_refused() {
     let device = device();
-    ops::aggregate(&DeviceBlock::upload(&six_nodes(), &device), ramp([5, 2], &device), Reduce::Sum);
+    ops::aggregate(&DeviceBlock::upload(&six_nodes(), &device), ramp([5, 2], &device), Reduction::Sum);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use burn::tensor::{Device, Tensor};
 use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduce};
+use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{check_close, device, ramp, reference, values};
 use proptest::prelude::*;
 
@@ -16,17 +16,17 @@ const OPS: [(&str, [Op; 3]); 3] = [
     (
         "own beside mean",
         [
-            |block, x| ops::aggregate(block, x, beside(Reduce::Mean)),
-            |block, x| beside_apart(block, x, Reduce::Mean),
-            |block, x| reference::aggregate(block, x, beside(Reduce::Mean)),
+            |block, x| ops::aggregate(block, x, beside(Reduction::Mean)),
+            |block, x| beside_apart(block, x, Reduction::Mean),
+            |block, x| reference::aggregate(block, x, beside(Reduction::Mean)),
         ],
     ),
     (
         "own beside sum",
         [
-            |block, x| ops::aggregate(block, x, beside(Reduce::Sum)),
-            |block, x| beside_apart(block, x, Reduce::Sum),
-            |block, x| reference::aggregate(block, x, beside(Reduce::Sum)),
+            |block, x| ops::aggregate(block, x, beside(Reduction::Sum)),
+            |block, x| beside_apart(block, x, Reduction::Sum),
+            |block, x| reference::aggregate(block, x, beside(Reduction::Sum)),
         ],
     ),
     (
@@ -47,20 +47,20 @@ const FUSED_TOLERANCE: f32 = 1e-5;
 /// Sums of a few hundred numbers in two orders.
 const SUM_TOLERANCE: f32 = 1e-4;
 
-fn beside(reduce: Reduce) -> Aggregation {
+fn beside(reduce: Reduction) -> Aggregation {
     Aggregation { own: OwnRow::Concatenated, ..reduce.into() }
 }
 
 fn plus_sum() -> Aggregation {
-    Aggregation { own: OwnRow::Scaled(OWN_WEIGHT), ..Reduce::Sum.into() }
+    Aggregation { own: OwnRow::Scaled(OWN_WEIGHT), ..Reduction::Sum.into() }
 }
 
-fn beside_apart(block: &DeviceBlock, x: Tensor<2>, reduce: Reduce) -> Tensor<2> {
+fn beside_apart(block: &DeviceBlock, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
     Tensor::cat(vec![ops::dst_rows(block, x.clone()), ops::aggregate(block, x, reduce)], 1)
 }
 
 fn plus_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::dst_rows(block, x.clone()) * OWN_WEIGHT + ops::aggregate(block, x, Reduce::Sum)
+    ops::dst_rows(block, x.clone()) * OWN_WEIGHT + ops::aggregate(block, x, Reduction::Sum)
 }
 
 /// The result, and the gradient of a fixed weighted sum of it.

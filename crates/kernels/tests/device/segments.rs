@@ -5,7 +5,7 @@
 
 use burn::tensor::{Tensor, TensorData};
 use kiln_graph::NodeId;
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{
     Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
 };
@@ -17,21 +17,21 @@ type Op = fn(&DeviceSegments, Tensor<2>) -> Tensor<2>;
 
 /// An op of this crate with the reference's.
 const OPS: [(&str, Op, Op); 3] = [
-    ("sum", sum, |segments, x| reference::segment_reduce(segments, x, Reduce::Sum)),
-    ("mean", mean, |segments, x| reference::segment_reduce(segments, x, Reduce::Mean)),
-    ("max", max, |segments, x| reference::segment_reduce(segments, x, Reduce::Max)),
+    ("sum", sum, |segments, x| reference::segment_reduce(segments, x, Reduction::Sum)),
+    ("mean", mean, |segments, x| reference::segment_reduce(segments, x, Reduction::Mean)),
+    ("max", max, |segments, x| reference::segment_reduce(segments, x, Reduction::Max)),
 ];
 
 fn sum(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    ops::segment_reduce(segments, x, Reduce::Sum)
+    ops::segment_reduce(segments, x, Reduction::Sum)
 }
 
 fn mean(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    ops::segment_reduce(segments, x, Reduce::Mean)
+    ops::segment_reduce(segments, x, Reduction::Mean)
 }
 
 fn max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    ops::segment_reduce(segments, x, Reduce::Max)
+    ops::segment_reduce(segments, x, Reduction::Max)
 }
 
 /// Sums of up to 20,000 numbers in two orders.

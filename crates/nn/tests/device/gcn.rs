@@ -4,7 +4,7 @@ use burn::module::Param;
 use burn::tensor::{Device, Tensor};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, Reduce};
+use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
 use kiln_nn::{BlockModel, Ctx, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWise, Mode};
 use kiln_sample::RngKey;
@@ -86,7 +86,7 @@ fn projecting_first_changes_only_the_rounding() {
     let x: Tensor<2> = ramp([3, 8], &device);
     let conv = conv(8, 2, &device);
     let weights = full.weights().expect("the block has weights").clone();
-    let weighted_sum = Aggregation { weights: Some(weights), ..Reduce::Sum.into() };
+    let weighted_sum = Aggregation { weights: Some(weights), ..Reduction::Sum.into() };
     let sums = ops::aggregate(&full, x.clone(), weighted_sum);
     let expected = on_cpu(&sums).matmul(on_cpu(&conv.weight.val()));
     check_close(&values(conv.forward(&full, x)), &values(expected), TOLERANCE);
@@ -113,7 +113,7 @@ fn gradients_of_parameters_are_right() {
         let grads = (conv.forward(&block, x.clone()) * factors.clone()).sum().backward();
         // The layer is linear in its parameters, so their gradients have a closed form.
         let of = |input: Tensor<2>| values(on_cpu(&input).swap_dims(0, 1).matmul(on_cpu(&factors)));
-        let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduce::Sum.into() };
+        let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduction::Sum.into() };
         let sums = ops::aggregate(&block, x.clone(), weighted_sum);
         check_close(&values(conv.weight.grad(&grads).expect("tracked")), &of(sums), TOLERANCE);
         let ones = Tensor::<2>::ones([3, 1], &device);

@@ -3,7 +3,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::NodeId;
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{check_close, check_gradient, check_layer, device, ramp, values};
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
@@ -322,12 +322,12 @@ fn the_simplified_model_is_the_tutorials() {
     let mut hidden = x.clone();
     for (i, layer) in model.layers.iter().enumerate() {
         let linear = &layer.conv.mlp.linears[0];
-        hidden = linear.forward(hidden.clone() + ops::aggregate(graphs.block(), hidden, Reduce::Sum));
+        hidden = linear.forward(hidden.clone() + ops::aggregate(graphs.block(), hidden, Reduction::Sum));
         if i == 0 {
             hidden = burn::tensor::activation::relu(hidden);
         }
     }
-    let expected = values(ops::segment_reduce(graphs.segments(), hidden, Reduce::Sum));
+    let expected = values(ops::segment_reduce(graphs.segments(), hidden, Reduction::Sum));
     assert_eq!(values(model.forward(&graphs, x, &ctx(Mode::Train))), expected);
 }
 

@@ -4,7 +4,7 @@ use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
 use kiln_nn::{Aggregate, BlockModel, Ctx, Error, Mode, Sage, SageConfig, SageConvConfig};
 use kiln_sample::RngKey;
@@ -60,9 +60,9 @@ fn a_layer_computes_its_formula() {
             SageConvConfig { d_in: 4, d_out: 6, aggregate }.init(RngKey::new(1), &device).expect("valid");
         conv.bias = Param::from_tensor(ramp([6], &device));
         let gathered = match aggregate {
-            Aggregate::Mean => ops::aggregate(&block, x.clone(), Reduce::Mean),
-            Aggregate::Max => ops::aggregate(&block, x.clone(), Reduce::Max),
-            Aggregate::Sum => ops::aggregate(&block, x.clone(), Reduce::Sum),
+            Aggregate::Mean => ops::aggregate(&block, x.clone(), Reduction::Mean),
+            Aggregate::Max => ops::aggregate(&block, x.clone(), Reduction::Max),
+            Aggregate::Sum => ops::aggregate(&block, x.clone(), Reduction::Sum),
         };
         let own = values(x.clone().slice([0..3, 0..4]));
         let [gathered, w_self, w_neigh, bias] = [
@@ -95,8 +95,8 @@ fn projecting_first_changes_only_the_rounding() {
         let conv =
             SageConvConfig { d_in: 8, d_out: 2, aggregate }.init(RngKey::new(1), &device).expect("valid");
         let gathered = match aggregate {
-            Aggregate::Mean => ops::aggregate(&full, x.clone(), Reduce::Mean),
-            _ => ops::aggregate(&full, x.clone(), Reduce::Sum),
+            Aggregate::Mean => ops::aggregate(&full, x.clone(), Reduction::Mean),
+            _ => ops::aggregate(&full, x.clone(), Reduction::Sum),
         };
         let product =
             |input: &Tensor<2>, weight: &Param<Tensor<2>>| on_cpu(input).matmul(on_cpu(&weight.val()));
@@ -129,9 +129,9 @@ fn gradients_of_parameters_are_right() {
         let factors: Tensor<2> = ramp([3, 3], &device);
         let grads = (result * factors.clone()).sum().backward();
         let gathered = match aggregate {
-            Aggregate::Mean => ops::aggregate(&block, x.clone(), Reduce::Mean),
-            Aggregate::Max => ops::aggregate(&block, x.clone(), Reduce::Max),
-            Aggregate::Sum => ops::aggregate(&block, x.clone(), Reduce::Sum),
+            Aggregate::Mean => ops::aggregate(&block, x.clone(), Reduction::Mean),
+            Aggregate::Max => ops::aggregate(&block, x.clone(), Reduction::Max),
+            Aggregate::Sum => ops::aggregate(&block, x.clone(), Reduction::Sum),
         };
         // The layer is linear in its parameters, so their gradients have a closed form.
         let of = |input: Tensor<2>| values(on_cpu(&input).swap_dims(0, 1).matmul(on_cpu(&factors)));

@@ -11,7 +11,7 @@ use kiln_comm::Solo;
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::DeviceGraphs;
-use kiln_kernels::ops::{self, Reduce};
+use kiln_kernels::ops::{self, Reduction};
 use kiln_loader::{
     Fetch, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
     StageTimes,
@@ -74,7 +74,7 @@ struct SumOfFeatures {
 
 impl GraphModel for SumOfFeatures {
     fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
-        ops::segment_reduce(graphs.segments(), x, Reduce::Sum).matmul(self.factors.val())
+        ops::segment_reduce(graphs.segments(), x, Reduction::Sum).matmul(self.factors.val())
     }
 }
 

@@ -14,7 +14,7 @@ use kiln_data::{Dataset, synthetic};
 use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Aggregation, Reduce};
+use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, values};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
@@ -193,7 +193,7 @@ impl BlockModel for WeightedSum {
 
     fn layer(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
         let weights = block.weights().expect("the blocks should carry weights").clone();
-        ops::aggregate(block, x, Aggregation { weights: Some(weights), ..Reduce::Sum.into() })
+        ops::aggregate(block, x, Aggregation { weights: Some(weights), ..Reduction::Sum.into() })
     }
 }
 

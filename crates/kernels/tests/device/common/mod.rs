@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
-use kiln_kernels::ops::{Aggregation, Reduce};
+use kiln_kernels::ops::{Aggregation, Reduction};
 
 /// A block from each destination's sources in local ids; global ids are `100 + 7 * local`.
 pub(crate) fn block(n_src: usize, in_srcs: &[Vec<u32>]) -> Block {
@@ -33,7 +33,7 @@ pub(crate) fn six_nodes() -> Block {
 
 /// The sum of rows with these weights.
 pub(crate) fn weighted_sum(weights: Tensor<1>) -> Aggregation {
-    Aggregation { weights: Some(weights), ..Reduce::Sum.into() }
+    Aggregation { weights: Some(weights), ..Reduction::Sum.into() }
 }
 
 /// A block with a hub of 20,000 edges at destination 3, empty segments, and parallel edges.
