@@ -26,8 +26,9 @@ use Tensors::{Allowed, Forbidden};
 /// Fixtures: a dev-dependency of anybody, a normal dependency of nobody.
 const TESTKIT: &str = "kiln-testkit";
 
-/// What the examples and benches assemble.
+/// What the umbrella crate, the examples and the benches assemble.
 const ALL: &[&str] = &[
+    "kiln",
     "kiln-mem",
     "kiln-graph",
     "kiln-sample",
@@ -47,6 +48,7 @@ const ALL: &[&str] = &[
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
+    Row { name: "kiln", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "kiln-mem", normal: &[], dev: &[], tensors: Forbidden },
     Row { name: "kiln-graph", normal: &["kiln-mem"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-sample", normal: &["kiln-mem", "kiln-graph"], dev: &[], tensors: Forbidden },

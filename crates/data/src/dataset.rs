@@ -204,21 +204,7 @@ impl Dataset {
     /// # Errors
     /// [`Error::Graph`](crate::Error::Graph) for a damaged graph.
     pub fn symmetrize(self) -> Result<Self> {
-        let graph = &self.graph;
-        graph.validate()?;
-        let srcs: &[u32] = bytemuck::cast_slice(graph.indices());
-        let mut dsts = Vec::with_capacity(srcs.len());
-        for (dst, range) in graph.indptr().windows(2).enumerate() {
-            dsts.resize(range[1] as usize, dst as u32);
-        }
-        let mut builder = CscBuilder::new(graph.n_nodes()).symmetrize().duplicates(Duplicates::Remove);
-        if let Some(weights) = graph.weights() {
-            builder = builder.weights(weights);
-        }
-        if let Some(types) = graph.edge_types() {
-            builder = builder.edge_types(types);
-        }
-        let graph = Arc::new(builder.build(srcs, &dsts)?);
+        let graph = Arc::new(symmetrized(&self.graph)?);
         Ok(Self { graph, ..self })
     }
 
@@ -263,6 +249,24 @@ impl Dataset {
         change(&mut values, dim)?;
         Ok(Self { features: Arc::new(Dense::from_f32(values, dim)?), ..self })
     }
+}
+
+/// A graph with the reverse of each edge added and duplicates removed.
+pub(crate) fn symmetrized(graph: &Csc) -> Result<Csc> {
+    graph.validate()?;
+    let srcs: &[u32] = bytemuck::cast_slice(graph.indices());
+    let mut dsts = Vec::with_capacity(srcs.len());
+    for (dst, range) in graph.indptr().windows(2).enumerate() {
+        dsts.resize(range[1] as usize, dst as u32);
+    }
+    let mut builder = CscBuilder::new(graph.n_nodes()).symmetrize().duplicates(Duplicates::Remove);
+    if let Some(weights) = graph.weights() {
+        builder = builder.weights(weights);
+    }
+    if let Some(types) = graph.edge_types() {
+        builder = builder.edge_types(types);
+    }
+    Ok(builder.build(srcs, &dsts)?)
 }
 
 /// What takes each column to mean 0 and standard deviation 1.

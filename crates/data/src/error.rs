@@ -69,6 +69,9 @@ pub enum Error {
     /// A file could not be read or written, or does not contain what it should.
     #[error(transparent)]
     Store(#[from] kiln_store::Error),
+    /// Pieces of a dataset that a program builds are missing or do not fit each other.
+    #[error(transparent)]
+    Build(#[from] BuildError),
     /// The edges are no graph.
     #[error("graph: {0}")]
     Graph(#[from] kiln_graph::Error),
@@ -79,6 +82,73 @@ pub enum Error {
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a [`DatasetBuilder`](crate::DatasetBuilder) could not build a dataset.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The program did not give something that every dataset has.
+    #[error("the dataset has no {what}: call {call}")]
+    Missing {
+        /// The missing piece.
+        what: &'static str,
+        /// The call that gives it.
+        call: &'static str,
+    },
+    /// An array has too few or too many entries.
+    #[error("{what}: got {got}, expected {expected}, one per {per}")]
+    Length {
+        /// The array.
+        what: &'static str,
+        /// What an entry belongs to.
+        per: &'static str,
+        /// The expected number of entries.
+        expected: usize,
+        /// The given number of entries.
+        got: usize,
+    },
+    /// The classifier would have no output.
+    #[error("the number of classes is 0, expected at least 1: pass it to .labels(y, n_classes)")]
+    NoClasses,
+    /// Weights and types were given for a graph that is already built.
+    #[error("{what} belong to an edge list, but .graph() was called: add them to the graph instead")]
+    EdgeDataOfGraph {
+        /// The edge data.
+        what: &'static str,
+    },
+    /// A split contains a node that does not exist.
+    #[error("the {part} split contains node {node} at position {position}, expected 0 to {n_nodes} - 1")]
+    SplitOutOfRange {
+        /// The part of the split.
+        part: &'static str,
+        /// The position in that part.
+        position: usize,
+        /// The node.
+        node: u32,
+        /// The number of nodes.
+        n_nodes: usize,
+    },
+    /// A split contains a node without a label.
+    #[error("the {part} split contains node {node} at position {position}, which has no label: remove it")]
+    Unlabelled {
+        /// The part of the split.
+        part: &'static str,
+        /// The position in that part.
+        position: usize,
+        /// The node.
+        node: u32,
+    },
+    /// Two parts of the split contain the same node.
+    #[error("node {node} is in both the {first} and the {second} split: remove it from one of them")]
+    SplitsOverlap {
+        /// The node.
+        node: u32,
+        /// The part that comes first.
+        first: &'static str,
+        /// The other part.
+        second: &'static str,
+    },
+}
 
 impl Error {
     /// That of features whose elements are stored in no way that is known, or not in the same in all rows.

@@ -9,7 +9,7 @@ use kiln_store::paths::find;
 
 use crate::limits::MEMORY_BYTES;
 use crate::readers::{name_of, npy};
-use crate::{Dataset, Error, Result, format, graphbolt, ogb};
+use crate::{Dataset, Error, Result, debian_packages, format, graphbolt, ogb};
 
 /// The files of which one makes a folder of this kind.
 const KILN: [&str; 1] = ["kiln.json"];
@@ -97,6 +97,20 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
         Kind::GraphBolt => graphbolt::read(path)?.read_within(memory_bytes),
         Kind::Ogb => ogb::read(path)?.read_within(memory_bytes),
         kind @ (Kind::Tu | Kind::Gin) => Err(kind.of_graphs(path)),
+    }
+}
+
+impl Dataset {
+    /// Opens a node classification set by name or path: `debian-packages`, which is built in, or what [`open`] opens.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
+        let path = name_or_path.as_ref();
+        match path == Path::new("debian-packages") && !path.exists() {
+            true => debian_packages(),
+            false => open(path),
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! ```
 
 mod arrays;
+mod builder;
 mod builtin;
 mod check;
 pub mod convert;
@@ -32,9 +33,10 @@ mod node_features;
 mod note;
 mod readers;
 
+pub use builder::DatasetBuilder;
 pub use builtin::{debian_packages, mutag, read_debian_packages, synthetic};
 pub use dataset::{Dataset, Split};
-pub use error::{Error, Result};
+pub use error::{BuildError, Error, Result};
 pub use graph_dataset::GraphDataset;
 pub use kind::{Kind, open, open_within, recognize};
 pub use names::Names;

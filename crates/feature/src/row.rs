@@ -122,6 +122,25 @@ pub enum Rows {
     BF16(Buf<bf16>),
 }
 
+/// Rows that are moved or mapped, never copied.
+macro_rules! rows_from {
+    ($($element:ty => $variant:ident),*) => {$(
+        impl From<Buf<$element>> for Rows {
+            fn from(values: Buf<$element>) -> Self {
+                Self::$variant(values)
+            }
+        }
+
+        impl From<Vec<$element>> for Rows {
+            fn from(values: Vec<$element>) -> Self {
+                Self::$variant(values.into())
+            }
+        }
+    )*};
+}
+
+rows_from!(f32 => F32, f16 => F16, bf16 => BF16);
+
 impl Rows {
     /// How the elements are stored.
     pub fn row_type(&self) -> RowType {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use crate::Mapping;
+use crate::{Mapping, NodeId};
 
 /// A read-only array that is either owned or a range of a memory-mapped file; cloning shares it.
 ///
@@ -38,6 +38,13 @@ pub fn file_prefix(file: Option<&Path>) -> String {
 impl<T> From<Vec<T>> for Buf<T> {
     fn from(owned: Vec<T>) -> Self {
         Self(Storage::Owned(Arc::new(owned)))
+    }
+}
+
+/// Plain numbers as ids, without a copy.
+impl From<Vec<u32>> for Buf<NodeId> {
+    fn from(ids: Vec<u32>) -> Self {
+        bytemuck::cast_vec::<u32, NodeId>(ids).into()
     }
 }
 

@@ -86,12 +86,11 @@ pub enum Pass {
         /// The epoch, from 0.
         epoch: u64,
     },
-    /// An evaluation: every item exactly once over all ranks, in the given order, with the same samples
-    /// whenever it is repeated.
-    Evaluate {
-        /// Which evaluation: 0 validation, 1 test.
-        split: u64,
-    },
+    /// An evaluation on the validation split: every item exactly once over all ranks, in the given order, with the same
+    /// samples whenever it is repeated.
+    Validation,
+    /// An evaluation on the test split, as the one on the validation split but for its samples.
+    Test,
 }
 
 impl Pass {
@@ -100,7 +99,8 @@ impl Pass {
         let run = RngKey::new(seed);
         match self {
             Self::Train { epoch } => run.fold(Domain::Epoch, epoch),
-            Self::Evaluate { split } => run.fold(Domain::Evaluation, split),
+            Self::Validation => run.fold(Domain::Evaluation, 0),
+            Self::Test => run.fold(Domain::Evaluation, 1),
         }
     }
 }
@@ -198,7 +198,7 @@ impl ItemSampler {
         let n_in_last = n_items % per_step;
         let drops_last = match pass {
             Pass::Train { .. } => self.config.drop_last || self.n_used(pass, n_in_last) == 0,
-            Pass::Evaluate { .. } => false,
+            Pass::Validation | Pass::Test => false,
         };
         if drops_last { n_items / per_step } else { n_items.div_ceil(per_step) }
     }
@@ -222,7 +222,7 @@ impl ItemSampler {
     fn n_used(&self, pass: Pass, n_items: usize) -> usize {
         let n_ranks = self.config.shard.world_size;
         match (pass, self.config.uneven) {
-            (Pass::Evaluate { .. }, _) | (_, Uneven::Join) => n_items,
+            (Pass::Validation | Pass::Test, _) | (_, Uneven::Join) => n_items,
             (_, Uneven::Drop) => n_items - n_items % n_ranks,
             (_, Uneven::Pad) => n_items.next_multiple_of(n_ranks),
         }

@@ -4,7 +4,7 @@ use kiln_kernels::DeviceBlock;
 use kiln_sample::{Domain, RngKey};
 
 use crate::stack::{Dropout, Widths};
-use crate::{BlockModel, Ctx, GcnConv, GcnConvConfig, LayerWise, Result};
+use crate::{BlockModel, Ctx, GcnConv, GcnConvConfig, LayerWise, ModelConfig, Result};
 
 /// The shape of a [`Gcn`] model.
 #[derive(Debug, Clone)]
@@ -24,6 +24,35 @@ pub struct GcnConfig {
 }
 
 impl GcnConfig {
+    /// Three layers, 256 wide, with a dropout of 0.5 between them.
+    pub fn new(d_in: usize, n_classes: usize) -> Self {
+        Self { d_in, hidden: 256, n_classes, n_layers: 3, input_dropout: 0.0, dropout: 0.5 }
+    }
+
+    /// Sets the width between layers.
+    #[must_use]
+    pub fn hidden(self, hidden: usize) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Sets the number of layers.
+    #[must_use]
+    pub fn layers(self, n_layers: usize) -> Self {
+        Self { n_layers, ..self }
+    }
+
+    /// Sets the dropout of the input features.
+    #[must_use]
+    pub fn input_dropout(self, input_dropout: f64) -> Self {
+        Self { input_dropout, ..self }
+    }
+
+    /// Sets the dropout between layers.
+    #[must_use]
+    pub fn dropout(self, dropout: f64) -> Self {
+        Self { dropout, ..self }
+    }
+
     /// A model with initial weights from the key; layer `i` takes `key.fold(Domain::Layer, i)`.
     ///
     /// # Errors
@@ -37,6 +66,26 @@ impl GcnConfig {
         };
         let layers = widths.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Gcn { layers, dropout })
+    }
+}
+
+impl ModelConfig for GcnConfig {
+    type Model = Gcn;
+
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::new(d_in, n_classes)
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn needs_edge_weights(&self) -> bool {
+        true
+    }
+
+    fn init(&self, key: RngKey, device: &Device) -> Result<Gcn> {
+        self.init(key, device)
     }
 }
 

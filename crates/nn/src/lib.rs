@@ -40,7 +40,7 @@ pub use gin::{Gin, GinConfig, GinLayer, Jumping};
 pub use gin_conv::{Epsilon, GinConv};
 pub use linear::Linear;
 pub use mlp::{Mlp, MlpConfig, RowModel};
-pub use model::{BlockModel, Ctx, GraphModel, LayerWise, Mode};
+pub use model::{BlockModel, Ctx, GraphModel, LayerWise, Mode, ModelConfig};
 pub use norm::Norm;
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{SageConv, SageConvConfig};

@@ -1,7 +1,11 @@
+use std::fmt::Debug;
+
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_sample::RngKey;
+
+use crate::Result;
 
 /// Whether a model runs to learn or to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,29 @@ pub trait LayerWise: BlockModel {
     /// # Panics
     /// When `i` is not below [`BlockModel::n_layers`].
     fn widths(&self, i: usize) -> [usize; 2];
+}
+
+/// The shape of a node classifier, from which a model is initialized.
+pub trait ModelConfig: Debug + Clone + Send + Sync {
+    /// The model.
+    type Model: LayerWise + Sync;
+
+    /// The default shape for features of `d_in` columns and for `n_classes` classes.
+    fn for_dims(d_in: usize, n_classes: usize) -> Self;
+
+    /// The number of layers, one block each.
+    fn n_layers(&self) -> usize;
+
+    /// Whether the model reads edge weights, without which [`BlockModel::layer`] panics.
+    fn needs_edge_weights(&self) -> bool {
+        false
+    }
+
+    /// Initializes a model with weights drawn from the key.
+    ///
+    /// # Errors
+    /// When a width, the number of layers or a dropout is out of its range.
+    fn init(&self, key: RngKey, device: &Device) -> Result<Self::Model>;
 }
 
 /// A model that gives one row for each graph of a batch.

@@ -4,7 +4,7 @@ use kiln_kernels::DeviceBlock;
 use kiln_sample::{Domain, RngKey};
 
 use crate::stack::{Dropout, Widths};
-use crate::{Aggregate, BlockModel, Ctx, LayerWise, Result, SageConv, SageConvConfig};
+use crate::{Aggregate, BlockModel, Ctx, LayerWise, ModelConfig, Result, SageConv, SageConvConfig};
 
 /// The shape of a [`Sage`] model.
 #[derive(Debug, Clone)]
@@ -26,6 +26,42 @@ pub struct SageConfig {
 }
 
 impl SageConfig {
+    /// Three layers of means over neighbours, 256 wide, with a dropout of 0.5 between them.
+    pub fn new(d_in: usize, n_classes: usize) -> Self {
+        let (hidden, n_layers, aggregate) = (256, 3, Aggregate::Mean);
+        Self { d_in, hidden, n_classes, n_layers, aggregate, input_dropout: 0.0, dropout: 0.5 }
+    }
+
+    /// Sets the width between layers.
+    #[must_use]
+    pub fn hidden(self, hidden: usize) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Sets the number of layers.
+    #[must_use]
+    pub fn layers(self, n_layers: usize) -> Self {
+        Self { n_layers, ..self }
+    }
+
+    /// Sets the aggregation over neighbours.
+    #[must_use]
+    pub fn aggregate(self, aggregate: Aggregate) -> Self {
+        Self { aggregate, ..self }
+    }
+
+    /// Sets the dropout of the input features.
+    #[must_use]
+    pub fn input_dropout(self, input_dropout: f64) -> Self {
+        Self { input_dropout, ..self }
+    }
+
+    /// Sets the dropout between layers.
+    #[must_use]
+    pub fn dropout(self, dropout: f64) -> Self {
+        Self { dropout, ..self }
+    }
+
     /// A model with initial weights from the key; layer `i` takes `key.fold(Domain::Layer, i)`.
     ///
     /// # Errors
@@ -39,6 +75,22 @@ impl SageConfig {
         };
         let layers = widths.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Sage { layers, dropout })
+    }
+}
+
+impl ModelConfig for SageConfig {
+    type Model = Sage;
+
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::new(d_in, n_classes)
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
+        self.init(key, device)
     }
 }
 

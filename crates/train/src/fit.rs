@@ -7,10 +7,10 @@ use crate::{
 };
 
 /// The pass of a loader over the validation split: the same samples after every epoch.
-pub const VALIDATION: Pass = Pass::Evaluate { split: 0 };
+pub const VALIDATION: Pass = Pass::Validation;
 
 /// The pass of a loader over the test split.
-pub const TEST: Pass = Pass::Evaluate { split: 1 };
+pub const TEST: Pass = Pass::Test;
 
 /// How long a run trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +84,25 @@ impl<O: Observer> Observer for Option<O> {
         if let Some(observer) = self {
             observer.file_replaced(path);
         }
+    }
+}
+
+/// Any, chosen at run time.
+impl Observer for Box<dyn Observer> {
+    fn step(&mut self, report: &StepReport) {
+        (**self).step(report);
+    }
+
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+        (**self).epoch(epoch, train, val, is_best);
+    }
+
+    fn warning(&mut self, text: &str) {
+        (**self).warning(text);
+    }
+
+    fn file_replaced(&mut self, path: &Path) {
+        (**self).file_replaced(path);
     }
 }
 

@@ -57,7 +57,7 @@ pub use layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
 pub use memory::{MemoryUse, PeakMemory};
 pub use metrics::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics, roc_auc};
 pub use node::{NodeClassification, NodeInput};
-pub use optimizer::{Optimizer, OptimizerConfig, StepDecay};
+pub use optimizer::{AdamConfig, Optimizer, OptimizerConfig, StepDecay};
 pub use report::{EpochReport, EpochSoFar, MeanStepTime, StepReport, Timings};
 pub use report_page::{EpochRow, ReportPage};
 pub use run::{About, Resumed, Run, RunIdentity};

@@ -83,3 +83,36 @@ impl OptimizerConfig {
         Ok(Adam { betas: Self::BETAS, epsilon: Self::EPSILON, decay }.into())
     }
 }
+
+/// Adam with the defaults of PyTorch; with decoupled weight decay it is AdamW.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[must_use]
+pub struct AdamConfig(OptimizerConfig);
+
+impl AdamConfig {
+    /// Adam with this learning rate, without weight decay.
+    pub fn new(learning_rate: f64) -> Self {
+        Self(OptimizerConfig { kind: Optimizer::Adam, learning_rate, weight_decay: 0.0, decay: None })
+    }
+
+    /// Adds a multiple of the weights to their gradients, as PyTorch's `Adam` does.
+    pub fn weight_decay(self, weight_decay: f64) -> Self {
+        Self(OptimizerConfig { kind: Optimizer::Adam, weight_decay, ..self.0 })
+    }
+
+    /// Shrinks the weights themselves, as PyTorch's `AdamW` does.
+    pub fn decoupled_weight_decay(self, weight_decay: f64) -> Self {
+        Self(OptimizerConfig { kind: Optimizer::AdamW, weight_decay, ..self.0 })
+    }
+
+    /// Multiplies the learning rate by a factor after every so many epochs, as PyTorch's `StepLR` does.
+    pub fn step_decay(self, every_epochs: usize, factor: f64) -> Self {
+        Self(OptimizerConfig { decay: Some(StepDecay { every_epochs, factor }), ..self.0 })
+    }
+}
+
+impl From<AdamConfig> for OptimizerConfig {
+    fn from(adam: AdamConfig) -> Self {
+        adam.0
+    }
+}

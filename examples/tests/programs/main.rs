@@ -3,6 +3,7 @@
 mod cora;
 mod custom_sampler;
 mod distributed_sage;
+mod front_door;
 mod full_disk;
 mod graph_classification;
 mod lost_files;

@@ -1,5 +1,6 @@
 //! Data sets: every form in which they come, what becomes of them, and every way to be none.
 
+mod builder;
 #[path = "../common/mod.rs"]
 mod common;
 mod compressed;

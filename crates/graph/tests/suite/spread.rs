@@ -31,7 +31,7 @@ fn rows_become_those_of_their_nodes_and_edges_stay() {
         }
     }
     assert_eq!(graph.first_edge(NodeId(2)), EdgeId(2));
-    let none = Csc::new(vec![0].into(), Vec::new().into()).unwrap();
+    let none = Csc::new(vec![0].into(), Buf::default()).unwrap();
     assert_eq!(none.spread(&nodes(&[]), 3).unwrap().indptr(), [0, 0, 0, 0]);
 }
 

@@ -76,7 +76,7 @@ fn without_times(mut batch: MiniBatch) -> String {
 #[test]
 fn batches_are_the_same_for_any_number_of_workers() {
     let config = ItemSamplerConfig { batch_size: 256, seed: 3, ..Default::default() };
-    for pass in [Pass::Train { epoch: 2 }, Pass::Evaluate { split: 0 }] {
+    for pass in [Pass::Train { epoch: 2 }, Pass::Validation] {
         let mut expected = Vec::new();
         for workers in [0, 1, 2, 8] {
             let loader = loader(&nodes(), fanouts(), N_NODES, config, workers);

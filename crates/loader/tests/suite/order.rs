@@ -62,7 +62,7 @@ fn items_keep_their_order_without_shuffle_and_in_evaluation() {
     let expected: Vec<Vec<NodeId>> = nodes(10).chunks(4).map(<[NodeId]>::to_vec).collect();
     assert_eq!(steps(&sampler(nodes(10), config), TRAIN), expected);
     let shuffled = sampler(nodes(10), ItemSamplerConfig { shuffle: true, ..config });
-    assert_eq!(steps(&shuffled, Pass::Evaluate { split: 1 }), expected);
+    assert_eq!(steps(&shuffled, Pass::Test), expected);
     assert_ne!(steps(&shuffled, TRAIN), expected);
 }
 
@@ -73,7 +73,7 @@ fn keys_are_folded_from_seed_pass_and_step() {
     let train = RngKey::new(9).fold(Domain::Epoch, 5).fold(Domain::Step, 2);
     assert_eq!(items.epoch(Pass::Train { epoch: 5 }).step(2).key, train);
     let test = RngKey::new(9).fold(Domain::Evaluation, 1).fold(Domain::Step, 2);
-    assert_eq!(items.epoch(Pass::Evaluate { split: 1 }).step(2).key, test);
+    assert_eq!(items.epoch(Pass::Test).step(2).key, test);
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn evaluation_judges_every_item_once_under_all_settings() {
         for n_items in [0, 1, 3, 8, 11, 4097] {
             for (uneven, drop_last) in ALL.into_iter().flat_map(|uneven| [(uneven, false), (uneven, true)]) {
                 let config = ItemSamplerConfig { batch_size: 2, drop_last, uneven, ..Default::default() };
-                let steps = steps(n_items, n_ranks, config, Pass::Evaluate { split: 0 });
+                let steps = steps(n_items, n_ranks, config, Pass::Validation);
                 let judged: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
                 assert_eq!(judged, nodes(n_items), "{n_ranks} ranks, {config:?}");
             }
@@ -269,7 +269,7 @@ proptest! {
     ) {
         let owner = move |node: NodeId| node.0 as usize * 7 / 3 % n_ranks;
         let config = ItemSamplerConfig { batch_size, drop_last, ..Default::default() };
-        for pass in [Pass::Train { epoch }, Pass::Evaluate { split: 0 }] {
+        for pass in [Pass::Train { epoch }, Pass::Validation] {
             let one = of_rank(n_items, ItemSamplerConfig { batch_size: batch_size * n_ranks, ..config }, pass);
             for rank in 0..n_ranks {
                 let shard = Shard { rank, world_size: n_ranks };

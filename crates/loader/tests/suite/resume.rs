@@ -38,7 +38,7 @@ fn an_epoch_from_a_step_is_the_epoch_without_the_steps_before() {
             let items = ItemSampler::new(items.clone(), config).unwrap();
             let loader = LoaderConfig { workers, queue_bytes: 64 };
             let loader = Loader::new(items, Seeds(n_made.clone()), loader).unwrap();
-            for pass in [Pass::Train { epoch: 4 }, Pass::Evaluate { split: 1 }] {
+            for pass in [Pass::Train { epoch: 4 }, Pass::Test] {
                 let whole: Vec<SeedBatch> = loader.epoch(pass).map(Result::unwrap).collect();
                 assert_eq!(whole.len(), loader.n_steps(pass));
                 for first_step in [0, 1, 4, whole.len() - 1, whole.len(), whole.len() + 1, usize::MAX] {

@@ -86,7 +86,7 @@ where
     let (task, optimizer) = (NodeClassification::<Sage, F::Batch>::new(), OptimizerConfig::adam(0.01, 0.0));
     let mut trainer = Trainer::new(task, model, &optimizer, comm, device.clone()).unwrap();
     let report = trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }), |_| ()).unwrap();
-    let counts = trainer.evaluate(loader.epoch(Pass::Evaluate { split: 0 }), |_, _| ()).unwrap();
+    let counts = trainer.evaluate(loader.epoch(Pass::Validation), |_, _| ()).unwrap();
     assert_eq!(counts.total, 305);
     (report, weights_to_bytes(trainer.model()).unwrap())
 }

@@ -1,0 +1,270 @@
+//! A dataset from arrays that a program has in memory or has mapped.
+
+use std::sync::Arc;
+
+use kiln_feature::{Dense, FeatureSource, Labels, Rows};
+use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
+
+use crate::dataset::{Dataset, Split, symmetrized};
+use crate::error::{BuildError, Result};
+use crate::names::Names;
+
+/// Builds a [`Dataset`] from a program's own arrays.
+///
+/// Features, labels and split are moved into the dataset and not copied; each of them may also be a range of a mapped
+/// file. An edge list is only borrowed and becomes a new graph.
+///
+/// ```
+/// use kiln_data::Dataset;
+/// let (srcs, dsts) = (vec![0, 1, 2], vec![1, 2, 3]);
+/// let data = Dataset::builder(4)
+///     .edges(&srcs, &dsts)
+///     .symmetrize()
+///     .features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2)
+///     .labels(vec![0, 1, 0, 1], 2)
+///     .split(vec![0, 1], vec![2], vec![3])
+///     .build()?;
+/// assert_eq!((data.graph.n_edges(), data.features.dim()), (6, 2));
+/// # Ok::<(), kiln_data::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "call .build() to get the dataset"]
+pub struct DatasetBuilder<'a> {
+    n_nodes: usize,
+    name: String,
+    edges: Option<Edges<'a>>,
+    edge_weights: Option<&'a [f32]>,
+    edge_types: Option<&'a [u8]>,
+    symmetrize: bool,
+    features: Option<Features>,
+    labels: Option<Labels>,
+    split: Option<Split>,
+    node_names: Names,
+    class_names: Vec<String>,
+    edge_type_names: Vec<String>,
+}
+
+/// The topology as given.
+#[derive(Debug, Clone)]
+enum Edges<'a> {
+    List { srcs: &'a [u32], dsts: &'a [u32] },
+    Graph(Arc<Csc>),
+}
+
+/// The feature rows as given.
+#[derive(Debug, Clone)]
+enum Features {
+    Rows { rows: Rows, dim: usize },
+    Source(Arc<dyn FeatureSource>),
+}
+
+impl Dataset {
+    /// Starts a dataset of `n_nodes` nodes, whose ids are `0..n_nodes`.
+    pub fn builder<'a>(n_nodes: usize) -> DatasetBuilder<'a> {
+        DatasetBuilder {
+            n_nodes,
+            name: "dataset".to_owned(),
+            edges: None,
+            edge_weights: None,
+            edge_types: None,
+            symmetrize: false,
+            features: None,
+            labels: None,
+            split: None,
+            node_names: Names::default(),
+            class_names: Vec::new(),
+            edge_type_names: Vec::new(),
+        }
+    }
+}
+
+impl<'a> DatasetBuilder<'a> {
+    /// Sets the edges `srcs[i] -> dsts[i]`, along which messages go.
+    pub fn edges(self, srcs: &'a [u32], dsts: &'a [u32]) -> Self {
+        Self { edges: Some(Edges::List { srcs, dsts }), ..self }
+    }
+
+    /// Sets a graph that is already built or mapped, in the place of an edge list.
+    pub fn graph(self, graph: impl Into<Arc<Csc>>) -> Self {
+        Self { edges: Some(Edges::Graph(graph.into())), ..self }
+    }
+
+    /// Sets a weight per edge of the edge list.
+    pub fn edge_weights(self, weights: &'a [f32]) -> Self {
+        Self { edge_weights: Some(weights), ..self }
+    }
+
+    /// Sets a type per edge of the edge list.
+    pub fn edge_types(self, types: &'a [u8]) -> Self {
+        Self { edge_types: Some(types), ..self }
+    }
+
+    /// Adds the reverse of each edge, with its weight and type, and removes duplicates: the graph becomes undirected.
+    pub fn symmetrize(self) -> Self {
+        Self { symmetrize: true, ..self }
+    }
+
+    /// Sets the features, row-major, `[n_nodes, dim]`: a `Vec` of `f32`, `f16` or `bf16`, or a range of a mapped file.
+    pub fn features(self, rows: impl Into<Rows>, dim: usize) -> Self {
+        Self { features: Some(Features::Rows { rows: rows.into(), dim }), ..self }
+    }
+
+    /// Sets features of any other kind, such as sparse ones.
+    pub fn feature_source(self, features: Arc<dyn FeatureSource>) -> Self {
+        Self { features: Some(Features::Source(features)), ..self }
+    }
+
+    /// Sets the class of each node, 0 to `n_classes - 1`; a negative number is a node without a label.
+    pub fn labels(self, classes: impl Into<Buf<i32>>, n_classes: usize) -> Self {
+        Self { labels: Some(Labels::new(classes, n_classes)), ..self }
+    }
+
+    /// Sets the nodes that training, validation and test use. Each of them has a label and is in one part only.
+    pub fn split(
+        self,
+        train: impl Into<Buf<NodeId>>,
+        val: impl Into<Buf<NodeId>>,
+        test: impl Into<Buf<NodeId>>,
+    ) -> Self {
+        Self { split: Some(Split { train: train.into(), val: val.into(), test: test.into() }), ..self }
+    }
+
+    /// Sets the name, by which reports call the dataset; `dataset` by default.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Sets the nodes' names, one per node.
+    pub fn node_names<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Self {
+        Self { node_names: Names::new(names), ..self }
+    }
+
+    /// Sets the classes' names, one per class.
+    pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { class_names: names.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Sets the edge types' names, by type.
+    pub fn edge_type_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { edge_type_names: names.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Builds the graph of the edges, checks that all pieces fit each other, and puts them together. Reads the labels and
+    /// the split, and no feature: [`Dataset::validate`] also looks for values that are not finite.
+    ///
+    /// # Errors
+    /// [`BuildError`] for a piece that is missing or does not fit the others, [`kiln_graph::Error`] for edge arrays of
+    /// different lengths and for edges that name a node out of range, and [`kiln_feature::Error`] for features that are not
+    /// a whole number of rows and for labels out of range.
+    pub fn build(self) -> Result<Dataset> {
+        let graph = self.build_graph()?;
+        let features = match self.features.ok_or(missing("features", ".features(x, dim)"))? {
+            Features::Rows { rows, dim } => Arc::new(Dense::new(rows, dim)?),
+            Features::Source(source) => source,
+        };
+        check_length("feature rows", "node", self.n_nodes, features.n_rows())?;
+        let labels = self.labels.ok_or(missing("labels", ".labels(y, n_classes)"))?;
+        check_length("labels", "node", self.n_nodes, labels.len())?;
+        if labels.n_classes() == 0 {
+            return Err(BuildError::NoClasses.into());
+        }
+        labels.validate()?;
+        let split = self.split.ok_or(missing("split", ".split(train, val, test)"))?;
+        check_split(&split, &labels)?;
+        if !self.node_names.is_empty() {
+            check_length("node names", "node", self.n_nodes, self.node_names.len())?;
+        }
+        if !self.class_names.is_empty() {
+            check_length("class names", "class", labels.n_classes(), self.class_names.len())?;
+        }
+        Ok(Dataset {
+            name: self.name,
+            graph,
+            features,
+            labels: Arc::new(labels),
+            split,
+            names: Arc::new(self.node_names),
+            class_names: self.class_names,
+            edge_type_names: self.edge_type_names,
+            notes: Vec::new(),
+        })
+    }
+
+    fn build_graph(&self) -> Result<Arc<Csc>> {
+        let n_types = self.edge_type_names.len();
+        let graph = match self.edges.as_ref().ok_or(missing("edges", ".edges(&srcs, &dsts)"))? {
+            Edges::List { srcs, dsts } => Arc::new(self.csc_builder().build(srcs, dsts)?),
+            Edges::Graph(graph) => {
+                let edge_data = [
+                    ("edge weights", self.edge_weights.is_some()),
+                    ("edge types", self.edge_types.is_some()),
+                ];
+                if let Some((what, _)) = edge_data.into_iter().find(|(_, is_given)| *is_given) {
+                    return Err(BuildError::EdgeDataOfGraph { what }.into());
+                }
+                check_length("nodes of the graph", "node", self.n_nodes, graph.n_nodes())?;
+                match self.symmetrize {
+                    true => Arc::new(symmetrized(graph)?),
+                    false => graph.clone(),
+                }
+            }
+        };
+        let largest_type = graph.edge_types().and_then(|types| types.iter().max());
+        match largest_type {
+            Some(&largest) if n_types > 0 && n_types <= usize::from(largest) => {
+                let (what, per) = ("edge type names", "type");
+                Err(BuildError::Length { what, per, expected: usize::from(largest) + 1, got: n_types }.into())
+            }
+            _ => Ok(graph),
+        }
+    }
+
+    fn csc_builder(&self) -> CscBuilder<'a> {
+        let mut builder = CscBuilder::new(self.n_nodes);
+        if self.symmetrize {
+            builder = builder.symmetrize().duplicates(Duplicates::Remove);
+        }
+        if let Some(weights) = self.edge_weights {
+            builder = builder.weights(weights);
+        }
+        if let Some(types) = self.edge_types {
+            builder = builder.edge_types(types);
+        }
+        builder
+    }
+}
+
+fn missing(what: &'static str, call: &'static str) -> BuildError {
+    BuildError::Missing { what, call }
+}
+
+fn check_length(what: &'static str, per: &'static str, expected: usize, got: usize) -> Result<()> {
+    match got == expected {
+        true => Ok(()),
+        false => Err(BuildError::Length { what, per, expected, got }.into()),
+    }
+}
+
+/// Checks that each node of the split exists, has a label and is in one part only. A node may be repeated within a part.
+fn check_split(split: &Split, labels: &Labels) -> Result<()> {
+    const NONE: u8 = u8::MAX;
+    let parts = split.parts();
+    let mut part_of = vec![NONE; labels.len()];
+    for (index, (part, nodes)) in parts.iter().enumerate() {
+        for (position, &node) in nodes.iter().enumerate() {
+            let Some(first) = part_of.get_mut(node.index()) else {
+                let (node, n_nodes) = (node.0, labels.len());
+                return Err(BuildError::SplitOutOfRange { part, position, node, n_nodes }.into());
+            };
+            if labels.get(node).is_none() {
+                return Err(BuildError::Unlabelled { part, position, node: node.0 }.into());
+            }
+            if *first != NONE && usize::from(*first) != index {
+                let first = parts[usize::from(*first)].0;
+                return Err(BuildError::SplitsOverlap { node: node.0, first, second: part }.into());
+            }
+            *first = index as u8;
+        }
+    }
+    Ok(())
+}

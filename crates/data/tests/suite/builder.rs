@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use kiln_data::{BuildError, Dataset, DatasetBuilder, Error};
+use kiln_feature::{Dense, FeatureSource, Rows};
+use kiln_graph::{Csc, CscBuilder, NodeId};
+
+const SRCS: [u32; 4] = [0, 1, 2, 3];
+const DSTS: [u32; 4] = [1, 2, 3, 0];
+
+/// A ring of four nodes, complete.
+fn ring() -> DatasetBuilder<'static> {
+    Dataset::builder(4)
+        .edges(&SRCS, &DSTS)
+        .features(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2)
+        .labels(vec![0, 1, 0, 1], 2)
+        .split(vec![0, 1], vec![2], vec![3])
+}
+
+fn build_error(builder: DatasetBuilder<'_>) -> BuildError {
+    match builder.build().unwrap_err() {
+        Error::Build(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn builds_a_dataset_from_vectors() {
+    let data =
+        ring().name("ring").class_names(["even", "odd"]).node_names(["a", "b", "c", "d"]).build().unwrap();
+    assert_eq!(data.graph.in_neighbors(NodeId(0)), [NodeId(3)]);
+    assert_eq!(data.features.row(NodeId(2)).unwrap(), [2.0, 2.5]);
+    assert_eq!(data.labels.get(NodeId(3)), Some(1));
+    assert_eq!(data.split.parts().map(|(_, nodes)| nodes.len()), [2, 1, 1]);
+    assert_eq!((data.name.as_str(), data.class_names[1].as_str()), ("ring", "odd"));
+    assert_eq!(data.names.get(NodeId(1)), Some("b"));
+    assert_eq!(data.validate().unwrap(), []);
+}
+
+#[test]
+fn symmetrizes_edge_lists_and_graphs_alike() {
+    // 0 -> 1 and its reverse are both given: once each after symmetrizing.
+    let (srcs, dsts) = ([0, 1, 2, 3, 1], [1, 2, 3, 0, 0]);
+    let weights = [0.5, 1.0, 2.0, 4.0, 8.0];
+    let types = [0, 1, 2, 3, 4];
+    let of_list = ring().edges(&srcs, &dsts).edge_weights(&weights).edge_types(&types).symmetrize();
+    let of_list = of_list.build().unwrap().graph;
+    let graph = CscBuilder::new(4).weights(&weights).edge_types(&types).build(&srcs, &dsts).unwrap();
+    let of_graph = ring().graph(graph.clone()).symmetrize().build().unwrap().graph;
+    let of_set = ring().graph(graph).build().unwrap().symmetrize().unwrap().graph;
+    let arrays = |graph: &Csc| (graph.indptr().to_vec(), graph.indices().to_vec());
+    assert_eq!(of_list.n_edges(), 8);
+    assert_eq!(arrays(&of_list), arrays(&of_set));
+    assert_eq!(arrays(&of_graph), arrays(&of_set));
+    assert_eq!(of_graph.weights(), of_set.weights());
+    assert_eq!(of_graph.edge_types(), of_set.edge_types());
+}
+
+#[test]
+fn shares_a_graph_and_a_feature_source() {
+    let graph = Arc::new(CscBuilder::new(4).build(&SRCS, &DSTS).unwrap());
+    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(vec![1.0; 4], 1).unwrap());
+    let data = ring().graph(graph.clone()).feature_source(features.clone()).build().unwrap();
+    assert!(Arc::ptr_eq(&data.graph, &graph) && Arc::ptr_eq(&data.features, &features));
+}
+
+#[test]
+fn names_the_missing_piece_and_its_call() {
+    let edges = || Dataset::builder(4).edges(&SRCS, &DSTS);
+    let features = || edges().features(vec![0.0; 4], 1);
+    let missing = [
+        (Dataset::builder(4), "edges", ".edges(&srcs, &dsts)"),
+        (edges(), "features", ".features(x, dim)"),
+        (features(), "labels", ".labels(y, n_classes)"),
+        (features().labels(vec![0; 4], 1), "split", ".split(train, val, test)"),
+    ];
+    for (builder, what, call) in missing {
+        assert_eq!(build_error(builder), BuildError::Missing { what, call });
+    }
+    let message = ring().features(Vec::<f32>::new(), 2).build().unwrap_err().to_string();
+    assert_eq!(message, "feature rows: got 0, expected 4, one per node");
+}
+
+#[test]
+fn rejects_arrays_that_do_not_fit_the_nodes() {
+    let length = |what, per, expected, got| BuildError::Length { what, per, expected, got };
+    let wrong = [
+        (ring().features(vec![0.0; 6], 2), length("feature rows", "node", 4, 3)),
+        (ring().features(vec![0.0; 10], 2), length("feature rows", "node", 4, 5)),
+        (ring().labels(vec![0, 1, 0], 2), length("labels", "node", 4, 3)),
+        (ring().node_names(["a"]), length("node names", "node", 4, 1)),
+        (ring().class_names(["a"]), length("class names", "class", 2, 1)),
+        (ring().edge_types(&[0, 1, 2, 3]).edge_type_names(["a"]), length("edge type names", "type", 4, 1)),
+    ];
+    for (builder, expected) in wrong {
+        assert_eq!(build_error(builder), expected);
+    }
+    let graph = CscBuilder::new(3).build(&[0], &[1]).unwrap();
+    assert_eq!(build_error(ring().graph(graph)), length("nodes of the graph", "node", 4, 3));
+    let error = ring().features(vec![0.0; 7], 2).build().unwrap_err();
+    assert!(
+        matches!(error, Error::Feature(kiln_feature::Error::PartialRow { n_values: 7, dim: 2 })),
+        "{error}"
+    );
+    let error = ring().features(vec![0.0; 4], 0).build().unwrap_err();
+    assert!(matches!(error, Error::Feature(kiln_feature::Error::ZeroDim)), "{error}");
+}
+
+#[test]
+fn rejects_edges_that_are_no_graph() {
+    let error = ring().edges(&[0, 1], &[1]).build().unwrap_err();
+    let expected = kiln_graph::Error::LengthMismatch { what: "dsts", expected: 2, got: 1 };
+    assert_eq!(error.to_string(), format!("graph: {expected}"));
+    let error = ring().edges(&[0, 4], &[1, 2]).build().unwrap_err();
+    assert!(
+        matches!(error, Error::Graph(kiln_graph::Error::NodeOutOfRange { edge: 1, node: 4, n_nodes: 4 })),
+        "{error}"
+    );
+    let error = ring().edge_weights(&[1.0]).build().unwrap_err();
+    assert!(
+        matches!(error, Error::Graph(kiln_graph::Error::LengthMismatch { what: "weights", .. })),
+        "{error}"
+    );
+    let graph = CscBuilder::new(4).build(&SRCS, &DSTS).unwrap();
+    let error = build_error(ring().graph(graph).edge_weights(&[1.0; 4]));
+    assert_eq!(error, BuildError::EdgeDataOfGraph { what: "edge weights" });
+}
+
+#[test]
+fn rejects_labels_out_of_range_and_no_classes() {
+    let error = ring().labels(vec![0, 1, 2, 1], 2).build().unwrap_err();
+    let is_expected = |error: &Error| {
+        let Error::Feature(kiln_feature::Error::LabelOutOfRange { node, label, n_classes }) = error else {
+            return false;
+        };
+        (*node, *label, *n_classes) == (NodeId(2), 2, 2)
+    };
+    assert!(is_expected(&error), "{error}");
+    assert_eq!(build_error(ring().labels(vec![-1; 4], 0)), BuildError::NoClasses);
+}
+
+#[test]
+fn rejects_splits_that_training_cannot_use() {
+    let error = build_error(ring().split(vec![0], vec![1, 4], vec![2]));
+    assert_eq!(error, BuildError::SplitOutOfRange { part: "val", position: 1, node: 4, n_nodes: 4 });
+    let error = build_error(ring().labels(vec![0, 1, -1, 1], 2));
+    assert_eq!(error, BuildError::Unlabelled { part: "val", position: 0, node: 2 });
+    let error = build_error(ring().split(vec![0, 1], vec![2], vec![3, 1]));
+    assert_eq!(error, BuildError::SplitsOverlap { node: 1, first: "train", second: "test" });
+    // A node that is drawn twice in training is the program's choice.
+    assert!(ring().split(vec![0, 0, 1], vec![2], vec![3]).build().is_ok());
+}
+
+#[test]
+fn takes_rows_of_any_stored_type() {
+    let rows = vec![half::f16::from_f32(0.5); 8];
+    let data = ring().features(rows, 2).build().unwrap();
+    assert_eq!(data.features.row(NodeId(3)).unwrap(), [0.5, 0.5]);
+    let rows: Rows = vec![half::bf16::from_f32(0.25); 4].into();
+    assert_eq!(ring().features(rows, 1).build().unwrap().features.row(NodeId(0)).unwrap(), [0.25]);
+}

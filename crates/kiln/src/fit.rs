@@ -1,0 +1,121 @@
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use kiln_train::{Counts, EpochReport, Observer, RunFolder, StepReport};
+
+/// How long a run trains, and where it keeps its files.
+#[must_use = "pass it to Trainer::fit"]
+pub struct FitConfig {
+    pub(crate) schedule: kiln_train::FitConfig,
+    pub(crate) dir: RunDir,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) callback: Box<dyn Observer>,
+    pub(crate) is_quiet: bool,
+}
+
+/// The folder of a run.
+#[derive(Debug)]
+pub(crate) enum RunDir {
+    Numbered,
+    New(PathBuf),
+    Resume(PathBuf),
+    ResumeOrNew(PathBuf),
+}
+
+impl RunDir {
+    pub(crate) fn open(&self, name: &str) -> kiln_train::Result<RunFolder> {
+        match self {
+            Self::Numbered => RunFolder::create_numbered("runs", name),
+            Self::New(path) => RunFolder::create(path),
+            Self::Resume(path) => RunFolder::open(path),
+            Self::ResumeOrNew(path) => match RunFolder::open(path) {
+                Err(kiln_train::Error::NoCheckpoint { .. }) => RunFolder::create(path),
+                opened => opened,
+            },
+        }
+    }
+}
+
+impl FitConfig {
+    /// So many epochs at most, each of which prints a line. The run's files go to `runs/NAME-001`, or the first number
+    /// that is free, where NAME is the dataset's.
+    pub fn epochs(n_epochs: usize) -> Self {
+        let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
+        let (stop, callback) = (Arc::default(), Box::new(()));
+        Self { schedule, dir: RunDir::Numbered, stop, callback, is_quiet: false }
+    }
+
+    /// Stops after so many epochs without a better validation accuracy.
+    pub fn patience(mut self, n_epochs: usize) -> Self {
+        self.schedule.patience = Some(n_epochs);
+        self
+    }
+
+    /// Writes a checkpoint after so many steps of an epoch, besides the one at its end.
+    pub fn checkpoint_every(mut self, n_steps: usize) -> Self {
+        self.schedule.checkpoint_every = Some(n_steps);
+        self
+    }
+
+    /// Sets the run's folder, which is new or empty.
+    pub fn out(self, folder: impl Into<PathBuf>) -> Self {
+        Self { dir: RunDir::New(folder.into()), ..self }
+    }
+
+    /// Continues the run of this folder from its last checkpoint, to the weights of a run that never stopped. Settings and
+    /// data must be the same; the number of epochs may grow.
+    pub fn resume(self, folder: impl Into<PathBuf>) -> Self {
+        Self { dir: RunDir::Resume(folder.into()), ..self }
+    }
+
+    /// Continues the run of this folder where it has a checkpoint, and starts it otherwise: for jobs that are requeued.
+    pub fn start_or_resume(self, folder: impl Into<PathBuf>) -> Self {
+        Self { dir: RunDir::ResumeOrNew(folder.into()), ..self }
+    }
+
+    /// Stops the run with a checkpoint after a step in which the flag is set on some rank.
+    pub fn stop_flag(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Notifies an observer of each step and epoch, on every rank.
+    pub fn callback(self, callback: impl Observer + 'static) -> Self {
+        Self { callback: Box::new(callback), ..self }
+    }
+
+    /// Prints nothing.
+    pub fn quiet(self) -> Self {
+        Self { is_quiet: true, ..self }
+    }
+}
+
+impl fmt::Debug for FitConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { schedule, dir, .. } = self;
+        f.debug_struct("FitConfig").field("schedule", schedule).field("dir", dir).finish_non_exhaustive()
+    }
+}
+
+/// Prints a line per epoch.
+pub(crate) struct EpochLines {
+    pub(crate) n_epochs: usize,
+}
+
+impl Observer for EpochLines {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+        let (n_epochs, seconds, mark) =
+            (self.n_epochs, train.wall.as_secs_f64(), if is_best { "  *" } else { "" });
+        let (loss, accuracy, val) = (train.counts.loss(), train.counts.accuracy(), val.accuracy());
+        println!(
+            "epoch {epoch:3}/{n_epochs}  loss {loss:.4}  train {accuracy:.4}  val {val:.4}  {seconds:.2} s{mark}"
+        );
+    }
+
+    fn warning(&mut self, text: &str) {
+        eprintln!("warning: {text}");
+    }
+}

@@ -1,0 +1,58 @@
+//! The front door of kiln: datasets, loaders, trainers and ranks put together for programs.
+//!
+//! [`NeighborLoader`] describes minibatches of sampled neighbourhoods, [`Trainer::fit`] trains a model on them and keeps
+//! the best one, and [`launch`] runs a closure on each rank. This crate assembles and contains no algorithm; the crates
+//! behind it are re-exported as modules and can be used alone.
+//!
+//! ```
+//! use kiln::prelude::*;
+//! let data = kiln::data::synthetic::ring(100)?;
+//! let loader = NeighborLoader::new(&data, [2, 2]).batch_size(16);
+//! let config = SageConfig::for_data(&data).layers(2).hidden(8);
+//! # let folder = tempfile::tempdir()?;
+//! # let out = folder.path().join("run");
+//! let best = Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(2).out(out))?;
+//! assert_eq!(best.evaluate(&loader, Phase::Test)?.total, 20);
+//! # Ok::<(), Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod prelude;
+
+mod error;
+mod fit;
+mod neighbor_loader;
+mod ranks;
+mod trainer;
+
+pub use error::Error;
+pub use fit::FitConfig;
+pub use kiln_comm::RankConfig;
+pub use neighbor_loader::{GraphMode, NeighborLoader};
+pub use ranks::{RankHandle, launch};
+pub use trainer::{ForData, TrainedModel, Trainer};
+
+pub use burn;
+pub use kiln_comm as comm;
+pub use kiln_data as data;
+pub use kiln_feature as feature;
+pub use kiln_graph as graph;
+pub use kiln_kernels as kernels;
+pub use kiln_loader as loader;
+pub use kiln_mem as mem;
+pub use kiln_nn as nn;
+pub use kiln_partition as partition;
+#[cfg(feature = "grpc")]
+pub use kiln_remote as remote;
+pub use kiln_sample as sample;
+pub use kiln_store as store;
+pub use kiln_train as train;
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The example of the README, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

@@ -1,0 +1,159 @@
+//! From a dataset to a trained model: what every wrong call is refused with, and what a run's result does not depend on.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use kiln::data::synthetic;
+use kiln::prelude::*;
+use kiln::sample::{Neighbors, NodeKey, Picks};
+use kiln::train::Error as TrainError;
+
+const N_EPOCHS: usize = 3;
+
+fn data() -> Dataset {
+    let config = synthetic::FakeConfig { avg_num_nodes: 500, num_channels: 16, ..Default::default() };
+    synthetic::fake(config).unwrap()
+}
+
+fn loader(data: &Dataset) -> NeighborLoader {
+    NeighborLoader::new(data, [5, 5]).batch_size(64).workers(1)
+}
+
+fn trainer(data: &Dataset) -> Trainer<SageConfig> {
+    Trainer::new(SageConfig::for_data(data).layers(2).hidden(16), AdamConfig::new(1e-2)).seed(7)
+}
+
+fn quiet(out: &Path) -> FitConfig {
+    FitConfig::epochs(N_EPOCHS).out(out).quiet()
+}
+
+fn refused(data: &Dataset, loader: &NeighborLoader) -> Error {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let error = trainer(data).fit(loader, quiet(&out)).unwrap_err();
+    assert!(!out.exists(), "{error}");
+    error
+}
+
+#[test]
+fn refuses_settings_that_do_not_fit() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let error = trainer(&data).fit(&loader(&data), FitConfig::epochs(0).out(folder.path())).unwrap_err();
+    assert!(
+        matches!(error, Error::Train(TrainError::BadSetting { what: "the number of epochs", .. })),
+        "{error}"
+    );
+    let error = refused(&data, &NeighborLoader::new(&data, [5, 5, 5]));
+    assert!(matches!(error, Error::FanoutsMismatch { n_fanouts: 3, n_layers: 2 }), "{error}");
+    // What `main` prints.
+    let message = "the loader has 3 fanouts, but the model has 2 layers: pass one fanout per layer, or call .layers(3) on \
+                   the model's config";
+    assert_eq!(format!("{error:?}"), message);
+    let error = refused(&data, &loader(&data).batch_size(0));
+    assert!(matches!(error, Error::Train(TrainError::Loader(kiln::loader::Error::ZeroBatchSize))), "{error}");
+    let error = refused(&data, &loader(&data).batch_size(1_000_000).drop_last());
+    assert!(matches!(error, Error::NoSteps { per_step: 1_000_000, .. }), "{error}");
+    let error = refused(&data, &loader(&data).feature_cache(1 << 20));
+    assert!(matches!(error, Error::CacheNeedsDevice), "{error}");
+    let error = trainer(&data).device("abacus").unwrap_err();
+    assert!(matches!(error, Error::Device(_)), "{error}");
+}
+
+#[test]
+fn refuses_empty_splits() {
+    let mut data = data();
+    let split = data.split.clone();
+    data.split.train = Default::default();
+    let error = refused(&data, &loader(&data));
+    assert!(matches!(error, Error::Train(TrainError::EmptySplit { split: "training" })), "{error}");
+    data.split = Split { val: Default::default(), ..split.clone() };
+    let error = refused(&data, &loader(&data));
+    assert!(matches!(error, Error::Train(TrainError::EmptySplit { split: "validation" })), "{error}");
+    // Only who evaluates on the test split needs one.
+    data.split = Split { test: Default::default(), ..split };
+    let folder = tempfile::tempdir().unwrap();
+    let best = trainer(&data).fit(&loader(&data), quiet(folder.path())).unwrap();
+    let error = best.evaluate(&loader(&data), Phase::Test).unwrap_err();
+    assert!(matches!(error, Error::Train(TrainError::EmptySplit { split: "test" })), "{error}");
+}
+
+#[test]
+fn refuses_a_gcn_without_edge_weights() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let mut trainer = Trainer::new(GcnConfig::for_data(&data).layers(2).hidden(16), AdamConfig::new(1e-2));
+    let error = trainer.fit(&loader(&data), quiet(folder.path())).unwrap_err();
+    assert!(matches!(error, Error::NoEdgeWeights), "{error}");
+    let best = trainer.fit(&loader(&data).gcn_norm().unwrap(), quiet(folder.path())).unwrap();
+    assert_eq!(best.report.n_epochs, N_EPOCHS);
+}
+
+/// The first neighbours of each node.
+fn first(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Picks) {
+    (0..fanout.min(neighbors.degree() as u32)).for_each(|position| picks.push(position));
+}
+
+#[test]
+fn weights_depend_on_the_seed_and_not_on_workers_or_where_batches_are_prepared() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let hash = |name: &str, loader: &NeighborLoader, seed| {
+        let best = trainer(&data).seed(seed).fit(loader, quiet(&folder.path().join(name))).unwrap();
+        best.best.weights_hash
+    };
+    let expected = hash("0", &loader(&data), 7);
+    assert_eq!(hash("1", &loader(&data).workers(0), 7), expected);
+    let on_device = loader(&data).graph_mode(GraphMode::Device);
+    assert_eq!(hash("2", &on_device, 7), expected);
+    assert_eq!(hash("3", &on_device.feature_cache(1 << 10), 7), expected);
+    assert_ne!(hash("4", &loader(&data), 8), expected);
+    assert_ne!(hash("5", &loader(&data).rule(first), 7), expected);
+    assert_ne!(hash("6", &loader(&data).shuffle(false), 7), expected);
+    let error =
+        trainer(&data).fit(&loader(&data).rule(first).graph_mode(GraphMode::Device), quiet(folder.path()));
+    assert!(matches!(error, Err(Error::RuleNeedsHost)));
+}
+
+#[test]
+fn a_stopped_run_continues_to_the_same_weights() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name);
+    let whole = trainer(&data).fit(&loader(&data), quiet(&out("whole"))).unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    let config = quiet(&out("stopped")).stop_flag(stop);
+    let error = trainer(&data).fit(&loader(&data), config).unwrap_err();
+    assert!(
+        matches!(&error, Error::Interrupted { n_epochs: 0, folder } if *folder == out("stopped")),
+        "{error}"
+    );
+    let config = FitConfig::epochs(N_EPOCHS).resume(out("stopped")).quiet();
+    let continued = trainer(&data).fit(&loader(&data), config).unwrap();
+    assert_eq!(continued.best.weights_hash, whole.best.weights_hash);
+    drop(continued);
+
+    let config = FitConfig::epochs(N_EPOCHS).start_or_resume(out("stopped")).quiet();
+    let error = trainer(&data).seed(8).fit(&loader(&data), config).unwrap_err();
+    assert!(matches!(&error, Error::Train(TrainError::OtherRun { name, .. }) if name == "seed"), "{error}");
+}
+
+#[test]
+fn evaluates_and_reports_the_best_model() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let best = trainer(&data).fit(&loader(&data), quiet(folder.path())).unwrap();
+    let (val, test) = (Phase::Validation, Phase::Test);
+    assert_eq!(best.evaluate(&loader(&data), val).unwrap(), best.best.val);
+    let sums = best.evaluate(&loader(&data), test).unwrap();
+    let outputs = best.predict(&loader(&data), test).unwrap();
+    assert_eq!(sums.accuracy(), outputs.metrics().accuracy);
+    assert_eq!(outputs.predictions().len(), data.split.test.len());
+    let summary = best.write_report(&loader(&data)).unwrap().unwrap();
+    assert_eq!((summary.test_accuracy, &summary.weights_hash), (sums.accuracy(), &best.best.weights_hash));
+    for name in ["best.safetensors", "config.json", "metrics.jsonl", "summary.json", "test_predictions.csv"] {
+        assert!(best.folder().unwrap().join(name).exists(), "{name}");
+    }
+}
