@@ -7,14 +7,15 @@
 use kiln::prelude::*;
 
 fn main() -> Result<()> {
-    // An edge list of 4 communities, and for each node 16 noisy features around the number of its community.
+    // An edge list of 4 communities, and for each node 16 noisy features, of which 4 are larger in its community.
     let (n_nodes, n_classes, dim) = (4_000_u32, 4, 16);
     let steps = [4, 16, 64, 256, 1024];
     let srcs: Vec<u32> = (0..n_nodes).flat_map(|node| [node; 5]).collect();
     let dsts: Vec<u32> = (0..n_nodes).flat_map(|node| steps.map(|step| (node + step) % n_nodes)).collect();
     let y: Vec<i32> = (0..n_nodes as i32).map(|node| node % n_classes).collect();
     let noise = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9) as f32 / u32::MAX as f32;
-    let x = (0..n_nodes as usize * dim).map(|i| y[i / dim] as f32 / 8.0 + noise(i)).collect::<Vec<f32>>();
+    let signal = |i: usize| if i as i32 % n_classes == y[i / dim] { 0.5 } else { 0.0 };
+    let x = (0..n_nodes as usize * dim).map(|i| noise(i) + signal(i)).collect::<Vec<f32>>();
     let part = |tenths: std::ops::Range<u32>| {
         (0..n_nodes).filter(|v| tenths.contains(&(v / 4 % 10))).collect::<Vec<u32>>()
     };
@@ -27,9 +28,8 @@ fn main() -> Result<()> {
         .labels(y, n_classes as usize)
         .split(train, val, test)
         .build()?;
-    let loader = NeighborLoader::new(&data, [10, 10]).batch_size(256);
-    let mut trainer =
-        Trainer::new(SageConfig::for_data(&data).layers(2).hidden(64), AdamConfig::new(3e-3)).seed(0);
+    let loader = NeighborLoader::new(&data, [10, 10, 10]).batch_size(256);
+    let mut trainer = Trainer::new(SageConfig::for_data(&data).hidden(64), AdamConfig::new(3e-3)).seed(0);
     let best = trainer.fit(&loader, FitConfig::epochs(10).out("runs/mine"))?;
     println!("test accuracy {:.4}", best.evaluate(&loader, Phase::Test)?.accuracy());
     Ok(())
