@@ -1,6 +1,6 @@
 use burn::optim::ModuleOptimizer;
 
-use crate::adam::{Adam, Decay};
+use crate::step::adam::{Adam, Decay};
 use crate::{Error, Result};
 
 /// Which update rule.

@@ -1,18 +1,15 @@
 //! `report.html`: a run on one page, which needs nothing but itself.
 
-mod classes;
-mod html;
-mod stages;
-
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use self::classes::ClassNames;
-use self::html::{
+use super::classes::{self, ClassNames};
+use super::html::{
     cell, count, duration, escape, memory, rounded, row, score, score_or_undefined, table, text_cell,
 };
-use crate::curves::Curves;
+use super::stages;
+use crate::report::curves::Curves;
 use crate::{ConfusionMatrix, Result, Summary};
 
 const STYLE: &str = include_str!("page.css");

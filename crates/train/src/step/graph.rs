@@ -6,7 +6,8 @@ use kiln_kernels::DeviceGraphs;
 use kiln_loader::GraphBatch;
 use kiln_nn::{Ctx, GraphModel};
 
-use crate::{Counts, DeviceBatch, DeviceInput, Forward, Task, Upload, classification};
+use crate::step::classification;
+use crate::{Counts, DeviceBatch, DeviceInput, Forward, Task, Upload};
 
 /// Graph classification: cross entropy of the graphs' classes, each graph weighing the same, whatever its
 /// size.

@@ -2,7 +2,7 @@ use kiln_dist::Communicator;
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::NodeId;
 
-use crate::classification::predicted_class;
+use crate::step::classification::predicted_class;
 use crate::{Confusion, ConfusionMatrix, Counts, Error, Forward, Metrics, Prediction, Result, roc_auc};
 
 /// Nodes whose rows are held at once where only counts are asked for.

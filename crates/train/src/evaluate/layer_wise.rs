@@ -9,8 +9,8 @@ use kiln_kernels::DeviceBlock;
 use kiln_nn::{Ctx, LayerWise, Mode};
 use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Scratch, Seeds};
 
-use crate::layer_range::{RangeCost, Ranges};
-use crate::spill::Activations;
+use crate::evaluate::layer_range::{RangeCost, Ranges};
+use crate::evaluate::spill::Activations;
 use crate::{Error, MemoryUse, PeakMemory, Result};
 
 /// Exact outputs of a model for every node of a graph: each layer over all nodes and all their

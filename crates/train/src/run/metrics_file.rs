@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::checkpoint::MetricsRows;
-use crate::whole_file::write_whole;
+use crate::run::checkpoint::MetricsRows;
+use crate::run::whole_file::write_whole;
 use crate::{Counts, EpochReport, EpochRow, Error, Result, Timings};
 
 /// The file, whose rows are held in memory, too: checkpoints store them, and the file is rewritten from them.

@@ -9,9 +9,9 @@ use kiln_dist::Communicator;
 use kiln_kernels::is_processor;
 use kiln_nn::{Ctx, Mode};
 
-use crate::report::Unread;
-use crate::sync::share_buffers;
-use crate::weights::{hash, load_weights, weights_to_bytes};
+use crate::step::reports::Unread;
+use crate::step::sync::share_buffers;
+use crate::step::weights::{hash, load_weights, weights_to_bytes};
 use crate::{
     BucketSync, Counts, EpochReport, EpochSoFar, Error, Forward, GradientSync, OptimizerConfig, Result,
     StepReport, Task, Timings, Weight,

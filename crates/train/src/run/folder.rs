@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::checkpoint::MetricsRows;
-use crate::curves::Curves;
-use crate::metrics_file::MetricsFile;
-use crate::whole_file::{
+use crate::run::checkpoint::MetricsRows;
+use crate::report::curves::Curves;
+use crate::run::metrics_file::MetricsFile;
+use crate::run::whole_file::{
     UNFINISHED, create_folder, sync_folder, sync_parents, write_unfinished, write_whole,
 };
 use crate::{ConfusionMatrix, Counts, EpochReport, Error, Prediction, ReportPage, Result, Summary};

@@ -9,8 +9,8 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
-use crate::contract::Provenance;
-use crate::weights::{hash, load_weights, weights_to_bytes};
+use crate::run::contract::Provenance;
+use crate::step::weights::{hash, load_weights, weights_to_bytes};
 use crate::{Best, Counts, DETERMINISM_CONTRACT, Error, Result, RunIdentity, Task, Timings, Trainer};
 
 /// The form of the file; another number is refused.

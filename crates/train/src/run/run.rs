@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
-use crate::contract::Provenance;
-use crate::weights::{hash, load_weights, weights_to_bytes};
-use crate::write_failures::{Clock, WriteFailures};
+use crate::run::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
+use crate::run::contract::Provenance;
+use crate::step::weights::{hash, load_weights, weights_to_bytes};
+use crate::run::write_failures::{Clock, WriteFailures};
 use crate::{
     Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder,
     Summary, Task, Trainer,

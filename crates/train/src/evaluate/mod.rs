@@ -1,0 +1,7 @@
+//! Evaluation: a classifier's outputs and their metrics, and exact inference layer by layer.
+
+pub(crate) mod evaluation;
+pub(crate) mod layer_range;
+pub(crate) mod layer_wise;
+pub(crate) mod metrics;
+pub(crate) mod spill;

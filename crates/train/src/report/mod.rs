@@ -1,0 +1,7 @@
+//! The report of a run: one HTML page and the learning curves.
+
+mod classes;
+pub(crate) mod curves;
+mod html;
+pub(crate) mod page;
+mod stages;

@@ -1,0 +1,13 @@
+//! A training run: epochs, the best model, checkpoints, resuming, and the folder with its files.
+
+pub(crate) mod checkpoint;
+pub(crate) mod contract;
+pub(crate) mod files;
+pub(crate) mod fit;
+pub(crate) mod folder;
+pub(crate) mod metrics_file;
+#[allow(clippy::module_inception, reason = "the folder is of runs, the file of the type `Run`")]
+pub(crate) mod run;
+pub(crate) mod summary;
+pub(crate) mod whole_file;
+pub(crate) mod write_failures;
