@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use kiln_graph::NodeId;
 
-use crate::DETERMINISM_CONTRACT;
+use crate::run::contract::DETERMINISM_CONTRACT;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong while training.
 #[derive(Debug, thiserror::Error)]

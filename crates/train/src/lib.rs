@@ -17,16 +17,18 @@ mod report;
 mod run;
 mod step;
 
-pub use error::Error;
+pub use error::{Error, Result};
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
 pub use evaluate::metrics::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics, roc_auc};
-pub use report::page::{EpochRow, ReportPage};
+pub use report::page::ReportPage;
 pub use run::contract::DETERMINISM_CONTRACT;
-pub use run::fit::{FitConfig, FitReport, Observer, TEST, VALIDATION, fit, test_best};
+pub use run::fit::{FitConfig, Observer, TEST, VALIDATION, fit, test_best};
 pub use run::folder::RunFolder;
-pub use run::run::{About, Resumed, Run, RunIdentity};
-pub use run::summary::{Best, Summary};
+pub use run::identity::RunIdentity;
+pub use run::metrics_file::EpochRow;
+pub use run::state::{About, Resumed, Run};
+pub use run::summary::{Best, FitReport, Summary};
 pub use step::classification::Prediction;
 pub use step::counts::{Counts, Weight};
 pub use step::device_fetch::{DeviceNodeFetch, ToDevice};
@@ -40,6 +42,3 @@ pub use step::sync::{BucketSync, GradientSync};
 pub use step::task::{DeviceBatch, DeviceInput, Forward, Task, Upload};
 pub use step::trainer::Trainer;
 pub use step::weights::{load_weights, weights_to_bytes};
-
-/// The result of this crate's fallible functions.
-pub type Result<T> = std::result::Result<T, Error>;

@@ -2,8 +2,12 @@ use kiln_dist::Communicator;
 use kiln_feature::{FeatureSource, Labels, RowBuf};
 use kiln_graph::NodeId;
 
+use crate::error::{Error, Result};
+use crate::evaluate::metrics::{Confusion, ConfusionMatrix, Metrics, roc_auc};
+use crate::step::classification::Prediction;
 use crate::step::classification::predicted_class;
-use crate::{Confusion, ConfusionMatrix, Counts, Error, Forward, Metrics, Prediction, Result, roc_auc};
+use crate::step::counts::Counts;
+use crate::step::task::Forward;
 
 /// Nodes whose rows are held at once where only counts are asked for.
 const NODES_AT_ONCE: usize = 4096;

@@ -3,7 +3,7 @@ use std::ops::Range;
 use kiln_feature::RowType;
 use kiln_graph::{Csc, NodeId};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// More edges and sources than this make no block on a device ([`kiln_kernels::DeviceBlock::upload`]).
 const MAX_EDGES: u64 = i32::MAX as u64 - 1;

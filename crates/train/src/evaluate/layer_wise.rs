@@ -9,9 +9,10 @@ use kiln_kernels::DeviceBlock;
 use kiln_nn::{Ctx, LayerWise, Mode};
 use kiln_sample::{BlockSampler, FullNeighbors, RngKey, Scratch, Seeds};
 
+use crate::error::{Error, Result};
 use crate::evaluate::layer_range::{RangeCost, Ranges};
 use crate::evaluate::spill::Activations;
-use crate::{Error, MemoryUse, PeakMemory, Result};
+use crate::step::memory::{MemoryUse, PeakMemory};
 
 /// Exact outputs of a model for every node of a graph: each layer over all nodes and all their
 /// in-neighbours, one range of nodes after the other, before the next layer. Each node's hidden row is so

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kiln_feature::{Dense, Rows};
 use kiln_graph::Mapping;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Bytes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;

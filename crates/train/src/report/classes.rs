@@ -1,7 +1,7 @@
 //! What was taken for what, and how well each class was found.
 
 use super::html::{cell, count, escape, row, score_or_undefined, table, text_cell};
-use crate::ConfusionMatrix;
+use crate::evaluate::metrics::ConfusionMatrix;
 
 /// A matrix of more classes is a carpet that nobody reads: its largest mistakes are listed instead.
 const MATRIX_MAX_CLASSES: usize = 64;

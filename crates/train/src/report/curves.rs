@@ -1,7 +1,8 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::{EpochRow, Error, Result};
+use crate::error::{Error, Result};
+use crate::run::metrics_file::EpochRow;
 
 /// One epoch of the learning curves.
 #[derive(Debug, Clone, Copy, PartialEq)]

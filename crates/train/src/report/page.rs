@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
-
 use super::classes::{self, ClassNames};
 use super::html::{
     cell, count, duration, escape, memory, rounded, row, score, score_or_undefined, table, text_cell,
 };
 use super::stages;
+use crate::error::Result;
+use crate::evaluate::metrics::ConfusionMatrix;
 use crate::report::curves::Curves;
-use crate::{ConfusionMatrix, Result, Summary};
+use crate::run::metrics_file::EpochRow;
+use crate::run::summary::Summary;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -33,37 +34,6 @@ pub struct ReportPage {
     pub confusion: Option<ConfusionMatrix>,
     /// The classes' names, by class; a class without one is shown by its number.
     pub class_names: Vec<String>,
-}
-
-/// A line of `metrics.jsonl`, read back. A number that is not finite stands there as `null` and is NaN here.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct EpochRow {
-    /// The epoch, from 1.
-    pub epoch: usize,
-    /// Mean loss on the training split, each step's under its own parameters.
-    #[serde(deserialize_with = "number_or_null")]
-    pub train_loss: f64,
-    /// Fraction of the training split predicted right, likewise.
-    #[serde(deserialize_with = "number_or_null")]
-    pub train_accuracy: f64,
-    /// Mean loss on the validation split.
-    #[serde(deserialize_with = "number_or_null")]
-    pub val_loss: f64,
-    /// Fraction of the validation split predicted right.
-    #[serde(deserialize_with = "number_or_null")]
-    pub val_accuracy: f64,
-    /// Steps of training.
-    pub n_steps: usize,
-    /// Seconds of training.
-    #[serde(deserialize_with = "number_or_null")]
-    pub seconds: f64,
-    /// Training seeds a second.
-    #[serde(deserialize_with = "number_or_null")]
-    pub seeds_per_second: f64,
-    /// Seconds of each stage by its name, as [`Timings::seconds`](crate::Timings::seconds) has them.
-    pub stage_seconds: BTreeMap<String, f64>,
-    /// The most anonymous memory seen, in bytes.
-    pub peak_rss_anon_bytes: u64,
 }
 
 impl ReportPage {
@@ -140,7 +110,7 @@ impl ReportPage {
             "seeds/s",
             "peak memory",
         ];
-        table("full", &head, self.epochs.iter().map(|epoch| epoch.row(self.summary.best_epoch)))
+        table("full", &head, self.epochs.iter().map(|epoch| epoch_row(epoch, self.summary.best_epoch)))
     }
 
     fn configuration(&self) -> String {
@@ -154,22 +124,21 @@ impl ReportPage {
     }
 }
 
-impl EpochRow {
-    fn row(&self, best_epoch: usize) -> String {
-        let cells = [
-            score(self.train_loss),
-            score(self.train_accuracy),
-            score(self.val_loss),
-            score(self.val_accuracy),
-            count(self.n_steps as u64),
-            duration(self.seconds),
-            rounded(self.seeds_per_second),
-            memory(self.peak_rss_anon_bytes),
-        ];
-        let cells = cells.map(|text| cell(&text)).concat();
-        let mark = if self.epoch == best_epoch { "<span class=\"mark\">best</span>" } else { "" };
-        row(&format!("{}{mark}", self.epoch), &cells)
-    }
+/// An epoch as a row of the table.
+fn epoch_row(epoch: &EpochRow, best_epoch: usize) -> String {
+    let cells = [
+        score(epoch.train_loss),
+        score(epoch.train_accuracy),
+        score(epoch.val_loss),
+        score(epoch.val_accuracy),
+        count(epoch.n_steps as u64),
+        duration(epoch.seconds),
+        rounded(epoch.seeds_per_second),
+        memory(epoch.peak_rss_anon_bytes),
+    ];
+    let cells = cells.map(|text| cell(&text)).concat();
+    let mark = if epoch.epoch == best_epoch { "<span class=\"mark\">best</span>" } else { "" };
+    row(&format!("{}{mark}", epoch.epoch), &cells)
 }
 
 fn section(title: &str, html: &str) -> String {
@@ -183,8 +152,4 @@ fn tile(class: &str, name: &str, value: &str, remark: &str) -> String {
 
 fn count_of(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
-}
-
-fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

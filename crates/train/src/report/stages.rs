@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::html::{cell, duration, number, row, table, text_cell};
-use crate::{EpochRow, Timings};
+use crate::run::metrics_file::EpochRow;
+use crate::step::reports::Timings;
 
 /// The stages that the loader runs; those after them are the trainer's.
 const N_LOADER_STAGES: usize = 3;

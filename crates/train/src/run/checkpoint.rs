@@ -9,9 +9,17 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::run::contract::Provenance;
+use crate::run::identity::RunIdentity;
+use crate::run::metrics_file::MetricsRows;
+use crate::run::summary::Best;
+use crate::step::counts::Counts;
+use crate::step::reports::Timings;
+use crate::step::task::Task;
+use crate::step::trainer::Trainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
-use crate::{Best, Counts, DETERMINISM_CONTRACT, Error, Result, RunIdentity, Task, Timings, Trainer};
 
 /// The form of the file; another number is refused.
 const VERSION: u32 = 1;
@@ -144,15 +152,6 @@ pub(crate) struct Checkpoint<'a> {
     best: &'a [u8],
     /// Missing in old checkpoints.
     metrics: Option<&'a [u8]>,
-}
-
-/// The rows of `metrics.jsonl` of the epochs that a checkpoint knows of.
-#[derive(Debug)]
-pub(crate) enum MetricsRows {
-    /// They are in the checkpoint.
-    Stored(Vec<u8>),
-    /// So many bytes at the start of the file, of which a checkpoint of an older program holds no copy.
-    InFile(u64),
 }
 
 /// What a checkpoint gives the run that goes on from it.

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 
-use crate::{Result, Task, Trainer};
+use crate::error::Result;
+use crate::step::task::Task;
+use crate::step::trainer::Trainer;
 
 impl<T: Task> Trainer<T> {
     /// Checks that no file that a process of the ranks has mapped was changed since, as

@@ -2,9 +2,15 @@ use std::path::Path;
 
 use kiln_loader::{Fetch, Loader, Pass};
 
-use crate::{
-    Counts, EpochReport, Error, Evaluation, MemoryUse, PeakMemory, Result, Run, StepReport, Task, Trainer,
-};
+use crate::error::{Error, Result};
+use crate::evaluate::evaluation::Evaluation;
+use crate::run::state::Run;
+use crate::run::summary::FitReport;
+use crate::step::counts::Counts;
+use crate::step::memory::PeakMemory;
+use crate::step::reports::{EpochReport, StepReport};
+use crate::step::task::Task;
+use crate::step::trainer::Trainer;
 
 /// The pass of a loader over the validation split: the same samples after every epoch.
 pub const VALIDATION: Pass = Pass::Evaluate { split: 0 };
@@ -22,19 +28,6 @@ pub struct FitConfig {
     pub patience: Option<usize>,
     /// Writes a checkpoint after so many steps of an epoch, besides the one at its end; `None` for no other.
     pub checkpoint_every: Option<usize>,
-}
-
-/// How a run went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FitReport {
-    /// Epochs that were trained, those before a resumption included.
-    pub n_epochs: usize,
-    /// Whether the patience ran out before the epochs did.
-    pub stopped_early: bool,
-    /// Whether it was asked to stop ([`Trainer::with_stop`]), and the run is where its checkpoint says.
-    pub interrupted: bool,
-    /// The most memory seen.
-    pub peak_memory: MemoryUse,
 }
 
 /// Hears of a run's progress.

@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::run::checkpoint::MetricsRows;
+use crate::error::{Error, Result};
+use crate::evaluate::metrics::ConfusionMatrix;
 use crate::report::curves::Curves;
-use crate::run::metrics_file::MetricsFile;
+use crate::report::page::ReportPage;
+use crate::run::metrics_file::{MetricsFile, MetricsRows};
+use crate::run::summary::Summary;
 use crate::run::whole_file::{
     UNFINISHED, create_folder, sync_folder, sync_parents, write_unfinished, write_whole,
 };
-use crate::{ConfusionMatrix, Counts, EpochReport, Error, Prediction, ReportPage, Result, Summary};
+use crate::step::classification::Prediction;
+use crate::step::counts::Counts;
+use crate::step::reports::EpochReport;
 
 /// Where the last checkpoint stands in a run folder, and the one before it.
 const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.safetensors"];

@@ -1,14 +1,56 @@
 //! `metrics.jsonl`: a row an epoch.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::run::checkpoint::MetricsRows;
+use crate::error::{Error, Result};
 use crate::run::whole_file::write_whole;
-use crate::{Counts, EpochReport, EpochRow, Error, Result, Timings};
+use crate::step::counts::Counts;
+use crate::step::reports::{EpochReport, Timings};
+
+/// A line of `metrics.jsonl`, read back. A number that is not finite stands there as `null` and is NaN here.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct EpochRow {
+    /// The epoch, from 1.
+    pub epoch: usize,
+    /// Mean loss on the training split, each step's under its own parameters.
+    #[serde(deserialize_with = "number_or_null")]
+    pub train_loss: f64,
+    /// Fraction of the training split predicted right, likewise.
+    #[serde(deserialize_with = "number_or_null")]
+    pub train_accuracy: f64,
+    /// Mean loss on the validation split.
+    #[serde(deserialize_with = "number_or_null")]
+    pub val_loss: f64,
+    /// Fraction of the validation split predicted right.
+    #[serde(deserialize_with = "number_or_null")]
+    pub val_accuracy: f64,
+    /// Steps of training.
+    pub n_steps: usize,
+    /// Seconds of training.
+    #[serde(deserialize_with = "number_or_null")]
+    pub seconds: f64,
+    /// Training seeds a second.
+    #[serde(deserialize_with = "number_or_null")]
+    pub seeds_per_second: f64,
+    /// Seconds of each stage by its name, as [`Timings::seconds`](crate::Timings::seconds) has them.
+    pub stage_seconds: BTreeMap<String, f64>,
+    /// The most anonymous memory seen, in bytes.
+    pub peak_rss_anon_bytes: u64,
+}
+
+/// The rows of `metrics.jsonl` of the epochs that a checkpoint knows of.
+#[derive(Debug)]
+pub(crate) enum MetricsRows {
+    /// They are in the checkpoint.
+    Stored(Vec<u8>),
+    /// So many bytes at the start of the file, of which a checkpoint of an older program holds no copy.
+    InFile(u64),
+}
 
 /// The file, whose rows are held in memory, too: checkpoints store them, and the file is rewritten from them.
 #[derive(Debug)]
@@ -158,12 +200,16 @@ fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::MemoryUse;
+    use crate::step::memory::MemoryUse;
 
     fn push(file: &mut MetricsFile, epoch: usize) {
         let counts = Counts { loss_sum: 1.0, weight: 2.0, hits: 1, total: 2 };

@@ -5,9 +5,9 @@ pub(crate) mod contract;
 pub(crate) mod files;
 pub(crate) mod fit;
 pub(crate) mod folder;
+pub(crate) mod identity;
 pub(crate) mod metrics_file;
-#[allow(clippy::module_inception, reason = "the folder is of runs, the file of the type `Run`")]
-pub(crate) mod run;
+pub(crate) mod state;
 pub(crate) mod summary;
 pub(crate) mod whole_file;
 pub(crate) mod write_failures;

@@ -3,7 +3,22 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{Counts, FitReport, Metrics};
+use crate::evaluate::metrics::Metrics;
+use crate::step::counts::Counts;
+use crate::step::memory::MemoryUse;
+
+/// How a run went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FitReport {
+    /// Epochs that were trained, those before a resumption included.
+    pub n_epochs: usize,
+    /// Whether the patience ran out before the epochs did.
+    pub stopped_early: bool,
+    /// Whether it was asked to stop ([`Trainer::with_stop`](crate::Trainer::with_stop)), and the run is where its checkpoint says.
+    pub interrupted: bool,
+    /// The most memory seen.
+    pub peak_memory: MemoryUse,
+}
 
 /// The epoch whose parameters are kept.
 #[derive(Debug, Clone, PartialEq)]

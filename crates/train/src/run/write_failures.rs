@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The training that a run may lose: it fails when it has had no complete checkpoint for longer.
 const LIMIT: Duration = Duration::from_secs(3600);

@@ -3,7 +3,8 @@
 use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
 use kiln_graph::NodeId;
 
-use crate::{Counts, Forward};
+use crate::step::counts::Counts;
+use crate::step::task::Forward;
 
 /// What a classifier said of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@ use std::ops::AddAssign;
 
 use kiln_dist::Communicator;
 
-use crate::Result;
+use crate::error::Result;
 
 /// What metrics are made from. Counts of batches and of ranks add up, so that a mean over them weighs
 /// every item the same, whatever the batches' sizes.

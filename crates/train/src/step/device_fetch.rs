@@ -8,7 +8,8 @@ use kiln_kernels::{DeviceFeatures, DeviceSampler, finish, load_on};
 use kiln_loader::{Fetch, FetchError, SeedBatch, StageTimes};
 use kiln_sample::Scratch;
 
-use crate::{DeviceBatch, DeviceInput, NodeInput, Upload};
+use crate::step::node::NodeInput;
+use crate::step::task::{DeviceBatch, DeviceInput, Upload};
 
 /// Batches of another fetch, brought to a device by the loader's workers, so that their copies overlap with the steps.
 #[derive(Debug)]

@@ -5,7 +5,9 @@ use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use kiln_dist::{Communicator, Reduce};
 
-use crate::{GradientSync, Result, Weight};
+use crate::error::Result;
+use crate::step::counts::Weight;
+use crate::step::sync::GradientSync;
 
 /// On the device: all gradients become one tensor there, which whatever moves tensors between devices sums.
 ///

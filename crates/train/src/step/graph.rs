@@ -7,7 +7,8 @@ use kiln_loader::GraphBatch;
 use kiln_nn::{Ctx, GraphModel};
 
 use crate::step::classification;
-use crate::{Counts, DeviceBatch, DeviceInput, Forward, Task, Upload};
+use crate::step::counts::Counts;
+use crate::step::task::{DeviceBatch, DeviceInput, Forward, Task, Upload};
 
 /// Graph classification: cross entropy of the graphs' classes, each graph weighing the same, whatever its
 /// size.

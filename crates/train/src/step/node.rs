@@ -7,7 +7,8 @@ use kiln_loader::MiniBatch;
 use kiln_nn::{BlockModel, Ctx};
 
 use crate::step::classification;
-use crate::{Counts, DeviceBatch, DeviceInput, Forward, Task, Upload};
+use crate::step::counts::Counts;
+use crate::step::task::{DeviceBatch, DeviceInput, Forward, Task, Upload};
 
 /// Node classification: cross entropy of the seeds' classes, each seed weighing the same. Batches come from the host, or
 /// are on the device already (`DeviceBatch<NodeInput>`).

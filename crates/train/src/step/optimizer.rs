@@ -1,7 +1,7 @@
 use burn::optim::ModuleOptimizer;
 
+use crate::error::{Error, Result};
 use crate::step::adam::{Adam, Decay};
-use crate::{Error, Result};
 
 /// Which update rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

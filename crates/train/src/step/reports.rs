@@ -3,7 +3,8 @@ use std::time::{Duration, Instant};
 use kiln_loader::StageTimes;
 use serde::Serialize;
 
-use crate::{Counts, MemoryUse, PeakMemory};
+use crate::step::counts::Counts;
+use crate::step::memory::{MemoryUse, PeakMemory};
 
 /// Where the time of a step or of an epoch went. The first three stages ran in the loader's workers,
 /// beside the others; `wait` is what of them was not hidden.

@@ -5,7 +5,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use kiln_dist::{Communicator, Reduce};
 
-use crate::{Result, Weight};
+use crate::error::Result;
+use crate::step::counts::Weight;
 
 /// Averages gradients over the ranks: the one seam between the training loop and whatever moves them,
 /// through host memory or between devices.

@@ -4,7 +4,7 @@ use kiln_loader::StageTimes;
 use kiln_nn::Ctx;
 use kiln_sample::RngKey;
 
-use crate::Counts;
+use crate::step::counts::Counts;
 
 /// What is learned: how a loader's batch becomes tensors, what its loss is, and what counts as right.
 /// The trainer is the same for every task.

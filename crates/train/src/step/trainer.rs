@@ -9,13 +9,15 @@ use kiln_dist::Communicator;
 use kiln_kernels::is_processor;
 use kiln_nn::{Ctx, Mode};
 
+use crate::error::{Error, Result};
+use crate::step::counts::{Counts, Weight};
+use crate::step::optimizer::OptimizerConfig;
 use crate::step::reports::Unread;
+use crate::step::reports::{EpochReport, EpochSoFar, StepReport, Timings};
 use crate::step::sync::share_buffers;
+use crate::step::sync::{BucketSync, GradientSync};
+use crate::step::task::{Forward, Task};
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
-use crate::{
-    BucketSync, Counts, EpochReport, EpochSoFar, Error, Forward, GradientSync, OptimizerConfig, Result,
-    StepReport, Task, Timings, Weight,
-};
 
 /// How long ranks wait for the one that works for all of them: a day. One that fails is noticed at once.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);

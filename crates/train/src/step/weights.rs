@@ -4,7 +4,7 @@ use burn::tensor::Device;
 
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A model's parameters as the bytes of a safetensors file, the same bytes for the same parameters:
 /// tensors in the order of their names, and no metadata but the format's. The running statistics of

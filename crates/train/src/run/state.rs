@@ -1,28 +1,22 @@
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use crate::error::{Error, Result};
+use crate::evaluate::evaluation::Evaluation;
 use crate::run::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
 use crate::run::contract::Provenance;
-use crate::step::weights::{hash, load_weights, weights_to_bytes};
+use crate::run::folder::RunFolder;
+use crate::run::identity::{RunIdentity, check_identity};
+use crate::run::summary::{Best, FitReport, Summary};
 use crate::run::write_failures::{Clock, WriteFailures};
-use crate::{
-    Best, Counts, EpochReport, EpochSoFar, Error, Evaluation, FitReport, MemoryUse, Result, RunFolder,
-    Summary, Task, Trainer,
-};
-
-/// What makes two runs the same run, so that one may go on where the other stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct RunIdentity {
-    /// All settings that the result depends on, by name. The batch of all ranks together is one of them,
-    /// the number of ranks is not, where items are shared out by
-    /// [`Uneven::Join`](kiln_loader::Uneven::Join).
-    pub settings: BTreeMap<String, String>,
-    /// Hash of the data.
-    pub data_hash: String,
-}
+use crate::step::counts::Counts;
+use crate::step::memory::MemoryUse;
+use crate::step::reports::{EpochReport, EpochSoFar};
+use crate::step::task::Task;
+use crate::step::trainer::Trainer;
+use crate::step::weights::{hash, load_weights, weights_to_bytes};
 
 /// A training run: where it is, the same on every rank, and what makes it possible to go on from there.
 /// The first rank keeps its files.
@@ -361,30 +355,4 @@ fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u
         Some((_, error)) => Err(error),
         None => Ok((Vec::new(), None)),
     }
-}
-
-fn check_identity(checkpoint: &RunIdentity, run: &RunIdentity) -> Result<()> {
-    let differs = |name: &str, then: &str, now: &str| {
-        let [name, then, now] = [name, then, now].map(str::to_owned);
-        Err(Error::OtherRun { name, then, now })
-    };
-    if let Some((name, then, now)) = differences(&checkpoint.settings, &run.settings) {
-        return differs(name, then, now);
-    }
-    match checkpoint.data_hash == run.data_hash {
-        true => Ok(()),
-        false => differs("the hash of the data", &checkpoint.data_hash, &run.data_hash),
-    }
-}
-
-/// What two runs must have in common for one to go on from the other's checkpoint, by name.
-fn differences<'a>(
-    checkpoint: &'a BTreeMap<String, String>,
-    run: &'a BTreeMap<String, String>,
-) -> Option<(&'a str, &'a str, &'a str)> {
-    let names = checkpoint.keys().chain(run.keys());
-    let mut pairs = names.map(|name| (name, checkpoint.get(name), run.get(name)));
-    let (name, then, now) = pairs.find(|(_, then, now)| then != now)?;
-    let text = |value: Option<&'a String>| value.map_or("not set", String::as_str);
-    Some((name, text(then), text(now)))
 }
