@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use kiln_examples::args::{self, EdgeWeights};
-use kiln_examples::{Judge, NodeProgram, Placement, PlacementArgs, Program, flags, keep, run};
+use kiln_examples::{NodeProgram, Placement, PlacementArgs, Program, flags, keep, run};
 use kiln_graph::gcn_norm;
 use kiln_kernels::DeviceSampler;
-use kiln_sample::{BlockSampler, Fanout, NeighborSampler, RngKey, UniformWithLoop};
+use kiln_sample::{BlockSampler, Fanout, NeighborSampler, UniformWithLoop};
+use kiln_train::Evaluator;
 
 /// Kind of model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,34 +59,34 @@ fn main() -> anyhow::Result<ExitCode> {
     let data_hash = args.data.hash(&data)?;
     let fanouts = args.model.fanouts(&args.fanouts)?;
     let (d_in, n_classes, n_layers) = (data.features.dim(), data.labels.n_classes(), fanouts.len());
-    let (graph, key, ranks) = (data.graph.clone(), RngKey::new(args.run.seed), args.run.ranks());
-    let program = |sampler: Arc<dyn BlockSampler>, placement: Placement, judge: Judge| {
+    let (graph, ranks) = (data.graph.clone(), args.run.ranks());
+    let program = |sampler: Arc<dyn BlockSampler>, placement: Placement, evaluator: Evaluator| {
         let Args { run, fit, keep, .. } = &args;
         let (settings, data_hash, loss_every) = (&settings, &data_hash, None);
         let (data_name, class_names) = (&data.name, &data.class_names);
         let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-        NodeProgram { program, data: &data, sampler, placement, judge }
+        NodeProgram { program, data: &data, sampler, placement, evaluator }
     };
     match args.kind {
         Model::Sage => {
             let config = args.model.sage(d_in, n_classes, n_layers);
-            let judge = args.eval.judge(&graph, EdgeWeights::Unused, &ranks)?;
+            let evaluator = args.eval.evaluator(&data, &graph, EdgeWeights::Unused, &ranks)?;
             let sampler = NeighborSampler::new(graph.clone(), fanouts.clone());
             let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
                 Ok(DeviceSampler::new(graph, &fanouts[..]))
             })?;
-            program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
+            program(Arc::new(sampler), placement, evaluator).train(|key, device| config.init(key, device))
         }
         Model::Gcn => {
             let config = args.model.gcn(d_in, n_classes, n_layers);
             let graph = Arc::new(gcn_norm(&graph)?);
-            let judge = args.eval.judge(&graph, EdgeWeights::Used, &ranks)?;
+            let evaluator = args.eval.evaluator(&data, &graph, EdgeWeights::Used, &ranks)?;
             let sampler = NeighborSampler::with_rule(graph.clone(), fanouts.clone(), UniformWithLoop);
             let sampler = sampler.estimate_sums()?;
             let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
                 DeviceSampler::with_rule(graph, &fanouts[..], UniformWithLoop).estimate_sums()
             })?;
-            program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
+            program(Arc::new(sampler), placement, evaluator).train(|key, device| config.init(key, device))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod classes;
 pub(crate) mod curves;
+mod file;
 mod html;
 pub(crate) mod page;
 mod stages;

@@ -16,7 +16,7 @@ use crate::run::identity::RunIdentity;
 use crate::run::metrics_file::MetricsRows;
 use crate::run::summary::Best;
 use crate::step::counts::Counts;
-use crate::step::reports::Timings;
+use crate::step::reports::{EpochState, Timings};
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
@@ -242,6 +242,8 @@ impl<'a> Checkpoint<'a> {
             }),
             n_since_best: header.n_since_best,
         };
+        let Position { epoch, step, counts, timings, wall, .. } = position;
+        trainer.epoch = EpochState::resume(epoch, step, counts, timings, wall);
         let metrics = match metrics {
             Some(rows) => MetricsRows::Stored(rows.to_vec()),
             None => MetricsRows::InFile(header.metrics_bytes),

@@ -1,14 +1,13 @@
-use std::path::Path;
-
 use kiln_loader::{Fetch, Loader, Pass};
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
+use crate::run::observer::Observer;
 use crate::run::state::Run;
 use crate::run::summary::FitReport;
+use crate::step::batch::DeviceBatch;
 use crate::step::counts::Counts;
-use crate::step::memory::PeakMemory;
-use crate::step::reports::{EpochReport, StepReport};
+use crate::step::reports::EpochReport;
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
 
@@ -30,79 +29,6 @@ pub struct FitConfig {
     pub checkpoint_every: Option<usize>,
 }
 
-/// Hears of a run's progress.
-pub trait Observer {
-    /// A training step was done.
-    fn step(&mut self, report: &StepReport);
-
-    /// An epoch, counted from 1, was trained, validated and recorded.
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool);
-
-    /// The run has a warning for its user ([`Run::take_warnings`]). Ignored where an observer has no use for it.
-    fn warning(&mut self, _text: &str) {}
-
-    /// A file that this process has mapped was replaced: its path names another file, or none. The run goes on with the
-    /// old one. Called before each [`Observer::epoch`] from then on.
-    fn file_replaced(&mut self, _path: &Path) {}
-}
-
-/// Hears nothing.
-impl Observer for () {
-    fn step(&mut self, _: &StepReport) {}
-
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
-}
-
-/// Nobody, or somebody: on ranks that print nothing and the one that does.
-impl<O: Observer> Observer for Option<O> {
-    fn step(&mut self, report: &StepReport) {
-        if let Some(observer) = self {
-            observer.step(report);
-        }
-    }
-
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
-        if let Some(observer) = self {
-            observer.epoch(epoch, train, val, is_best);
-        }
-    }
-
-    fn warning(&mut self, text: &str) {
-        if let Some(observer) = self {
-            observer.warning(text);
-        }
-    }
-
-    fn file_replaced(&mut self, path: &Path) {
-        if let Some(observer) = self {
-            observer.file_replaced(path);
-        }
-    }
-}
-
-/// Two, in this order.
-impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn step(&mut self, report: &StepReport) {
-        self.0.step(report);
-        self.1.step(report);
-    }
-
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
-        self.0.epoch(epoch, train, val, is_best);
-        self.1.epoch(epoch, train, val, is_best);
-    }
-
-    fn warning(&mut self, text: &str) {
-        self.0.warning(text);
-        self.1.warning(text);
-    }
-
-    fn file_replaced(&mut self, path: &Path) {
-        self.0.file_replaced(path);
-        self.1.file_replaced(path);
-    }
-}
-
 /// Trains from where the run is, validates after each epoch, and records both in the run, which keeps the
 /// best model. A meeting: every rank calls it, with its own share of the batches. A checkpoint that cannot be written for
 /// a while is a warning, but must be complete when this returns: see [`Run`].
@@ -115,8 +41,10 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 /// # Errors
 /// What the loader, the trainer, `validate` and the run say; those of [`Trainer::check_files`], and the epoch is then not
 /// recorded; [`Error::EmptySplit`] when there is
-/// nothing to train on or `validate` counted no items; [`Error::BadSetting`] for a patience or a number of
-/// steps of 0, and for fewer epochs than the run has done.
+/// nothing to train on or `validate` counted no items; [`Error::NoStep`] when the items to train on are fewer than a step
+/// takes; [`Error::BadSetting`] for 0 epochs, a patience of 0 or a number of steps of 0; [`Error::TooFewEpochs`] for fewer
+/// epochs than the run has done; [`Error::OtherLoader`] for a loader that is not of this trainer's seed and share, and
+/// [`Error::OtherTrainer`] for a trainer that is not where the run is.
 pub fn fit<T, F>(
     trainer: &mut Trainer<T>,
     train: &Loader<F>,
@@ -127,22 +55,15 @@ pub fn fit<T, F>(
 ) -> Result<FitReport>
 where
     T: Task,
-    F: Fetch<Batch = T::Batch>,
+    F: Fetch<Batch = DeviceBatch<T::Input>>,
 {
-    check(&config)?;
-    if config.n_epochs < run.n_epochs() {
-        let (what, got) = ("the number of epochs", config.n_epochs as f64);
-        return Err(Error::BadSetting { what, expected: "at least as many as the run has done", got });
-    }
-    if train.n_steps(Pass::Train { epoch: 0 }) == 0 {
-        return Err(Error::EmptySplit { split: "training" });
-    }
+    check(&config, run.n_epochs())?;
+    check_start(trainer, train, run)?;
     report_warnings(run, observer);
-    let mut memory = PeakMemory::default();
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
         let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, observer)? else {
-            let (n_epochs, peak_memory) = (run.n_epochs(), memory.get());
+            let (n_epochs, peak_memory) = (run.n_epochs(), trainer.peak_memory());
             return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
         };
         let val = non_empty("validation", validate(trainer)?)?;
@@ -151,14 +72,13 @@ where
         }
         let is_best = run.record(trainer, &trained, &val)?;
         report_warnings(run, observer);
-        memory.merge(trained.peak_memory);
-        memory.look();
+        trainer.peak.look();
         observer.epoch(run.n_epochs(), &trained, &val, is_best);
     }
     run.complete(trainer)?;
     let n_epochs = run.n_epochs();
     let stopped_early = n_epochs < config.n_epochs;
-    Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory: memory.get() })
+    Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory: trainer.peak_memory() })
 }
 
 fn report_warnings(run: &mut Run, observer: &mut impl Observer) {
@@ -167,8 +87,10 @@ fn report_warnings(run: &mut Run, observer: &mut impl Observer) {
     }
 }
 
-fn check(config: &FitConfig) -> Result<()> {
+/// Checks the numbers of a run that has done so many epochs.
+pub(crate) fn check(config: &FitConfig, n_done: usize) -> Result<()> {
     for (what, number, expected) in [
+        ("the number of epochs", Some(config.n_epochs), "at least 1"),
         ("the patience", config.patience, "at least 1 epoch"),
         ("the steps from checkpoint to checkpoint", config.checkpoint_every, "at least 1 step"),
     ] {
@@ -176,10 +98,37 @@ fn check(config: &FitConfig) -> Result<()> {
             return Err(Error::BadSetting { what, expected, got: 0.0 });
         }
     }
+    match n_done <= config.n_epochs {
+        true => Ok(()),
+        false => Err(Error::TooFewEpochs { n_epochs: config.n_epochs, n_done }),
+    }
+}
+
+/// Checks that the loader is for this trainer and has steps, and that the trainer is where the run is.
+fn check_start<T: Task, F: Fetch>(trainer: &Trainer<T>, train: &Loader<F>, run: &Run) -> Result<()> {
+    check_items(trainer, train)?;
+    let (expected, got) = (run.n_epochs(), trainer.n_epochs());
+    match (run.n_steps(), trainer.epoch.n_steps) {
+        (run_steps, steps) if expected == got && run_steps == steps => Ok(()),
+        _ => Err(Error::OtherTrainer { expected, got }),
+    }
+}
+
+/// Checks that the loader is for this trainer and has steps to train on.
+pub(crate) fn check_items<T: Task, F: Fetch>(trainer: &Trainer<T>, train: &Loader<F>) -> Result<()> {
+    trainer.check_items(train.items())?;
+    let items = train.items();
+    if items.items().is_empty() {
+        return Err(Error::EmptySplit { split: "training" });
+    }
+    if train.n_steps(trainer.next_pass()) == 0 {
+        let per_step = items.config().batch_size.saturating_mul(items.config().shard.world_size);
+        return Err(Error::NoStep { n_items: items.items().len(), per_step });
+    }
     Ok(())
 }
 
-/// Trains what is left of the run's next epoch; `None` where it was asked to stop before its end.
+/// Trains what is left of the trainer's next epoch; `None` where it was asked to stop before its end.
 fn train_epoch<T, F>(
     trainer: &mut Trainer<T>,
     train: &Loader<F>,
@@ -189,16 +138,14 @@ fn train_epoch<T, F>(
 ) -> Result<Option<EpochReport>>
 where
     T: Task,
-    F: Fetch<Batch = T::Batch>,
+    F: Fetch<Batch = DeviceBatch<T::Input>>,
 {
-    let mut so_far = run.next_epoch();
-    let pass = Pass::Train { epoch: so_far.epoch as u64 };
-    let mut batches = train.epoch_from(pass, so_far.n_steps);
-    while trainer.step(&mut batches, &mut so_far, |report| observer.step(report))? {
-        let is_due = checkpoint_every.is_some_and(|every| so_far.n_steps.is_multiple_of(every));
+    let mut batches = train.epoch_from(trainer.next_pass(), trainer.epoch.n_steps);
+    while trainer.step(&mut batches, |report| observer.step(report))? {
+        let is_due = checkpoint_every.is_some_and(|every| trainer.epoch.n_steps.is_multiple_of(every));
         if is_due || trainer.is_stopping() {
-            trainer.read_back(&mut so_far, |report| observer.step(report))?;
-            run.advance(&so_far);
+            trainer.read_back(|report| observer.step(report))?;
+            run.advance(&trainer.epoch);
             trainer.check_files()?;
             match trainer.is_stopping() {
                 true => run.complete(trainer)?,
@@ -210,8 +157,7 @@ where
             return Ok(None);
         }
     }
-    trainer.compare(so_far.epoch)?;
-    Ok(Some(so_far.report()))
+    Ok(Some(trainer.end_epoch()?))
 }
 
 /// Puts the model of the run's best epoch into the trainer and has `test` judge it; brings what the ranks say
@@ -226,7 +172,15 @@ pub fn test_best<T: Task>(
     test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
 ) -> Result<Evaluation> {
     run.load_best(&mut trainer)?;
-    let said = test(&mut trainer)?;
+    evaluate(&mut trainer, test)
+}
+
+/// Has `test` judge the trainer's model, and brings what the ranks say of their items to the first one. A meeting.
+pub(crate) fn evaluate<T: Task>(
+    trainer: &mut Trainer<T>,
+    test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
+) -> Result<Evaluation> {
+    let said = test(trainer)?;
     trainer.check_files()?;
     let said = said.gather(trainer.comm())?;
     if trainer.is_first() {

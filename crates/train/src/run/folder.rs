@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,6 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::evaluate::metrics::ConfusionMatrix;
-use crate::report::curves::Curves;
-use crate::report::page::ReportPage;
 use crate::run::metrics_file::{MetricsFile, MetricsRows};
 use crate::run::summary::Summary;
 use crate::run::whole_file::{
@@ -30,13 +27,13 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 /// |---|---|
 /// | `config.json` | what the run was asked for |
 /// | `metrics.jsonl` | one object an epoch: losses, accuracies, stage times, memory |
-/// | `curves.svg` | loss and accuracy over the epochs |
+/// | `curves.svg` | loss and accuracy over the epochs (feature `report`) |
 /// | `best.safetensors` | the parameters of the best epoch by validation accuracy, the first of those that tie |
 /// | `last/checkpoint.safetensors` | what a stopped run goes on from, the first file that is written |
 /// | `last/previous.safetensors` | the checkpoint before it, for when it is damaged |
 /// | `test_predictions.csv` | each test item with its class and the predicted one |
 /// | `summary.json` | the result |
-/// | `report.html` | all of it on one page |
+/// | `report.html` | all of it on one page (feature `report`) |
 ///
 /// Every file but `metrics.jsonl`, which grows, is written under another name, brought to the disk and then
 /// renamed, so that what stands there is whole, whenever the process or the machine stops. All but the results are held
@@ -277,8 +274,22 @@ impl RunFolder {
         outcome
     }
 
+    #[cfg(feature = "report")]
     fn draw(&self) -> Result<()> {
-        self.write("curves.svg", Curves::of(self.metrics.epochs()).to_svg()?.as_bytes())
+        let curves = crate::report::curves::Curves::of(self.metrics.epochs());
+        self.write("curves.svg", curves.to_svg()?.as_bytes())
+    }
+
+    /// Removes the curves that a program with the feature `report` has drawn: they lack the last epoch.
+    #[cfg(not(feature = "report"))]
+    fn draw(&self) -> Result<()> {
+        self.remove(&["curves.svg"])
+    }
+
+    /// The rows of `metrics.jsonl`, read back.
+    #[cfg(feature = "report")]
+    pub(crate) fn epochs(&self) -> &[crate::EpochRow] {
+        self.metrics.epochs()
     }
 
     /// The rows of `metrics.jsonl`.
@@ -311,41 +322,6 @@ impl RunFolder {
         self.write_json("summary.json", summary)
     }
 
-    /// Writes `report.html`: the run as its files have it, with what it said of the test split.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::BadFile`] or [`Error::Drawing`].
-    pub fn write_report(
-        &self,
-        title: &str,
-        summary: &Summary,
-        confusion: ConfusionMatrix,
-        class_names: &[String],
-    ) -> Result<()> {
-        let page = ReportPage {
-            title: title.to_owned(),
-            config: self.config()?,
-            epochs: self.metrics.epochs().to_vec(),
-            summary: summary.clone(),
-            confusion: Some(confusion),
-            class_names: class_names.to_vec(),
-        };
-        self.write("report.html", page.to_html()?.as_bytes())
-    }
-
-    /// What stands in `config.json`, a setting an entry.
-    fn config(&self) -> Result<BTreeMap<String, String>> {
-        let path = self.path.join("config.json");
-        let text = fs::read_to_string(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-        let config = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text);
-        let config = config.map_err(|error| Error::BadFile { path, reason: error.to_string() })?;
-        let plain = |value: serde_json::Value| match value {
-            serde_json::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        Ok(config.into_iter().map(|(name, value)| (name, plain(value))).collect())
-    }
-
     fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
         self.write(name, &self.to_json(name, value)?)
     }
@@ -357,7 +333,7 @@ impl RunFolder {
         Ok(json)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path.join(name);
         write_whole(&path, bytes).map_err(|source| Error::Io { path, source })
     }

@@ -90,6 +90,7 @@ impl MetricsFile {
     }
 
     /// The rows.
+    #[cfg_attr(not(feature = "report"), allow(dead_code, reason = "the report alone shows them"))]
     pub(crate) fn epochs(&self) -> &[EpochRow] {
         &self.epochs
     }

@@ -13,7 +13,7 @@ use crate::run::summary::{Best, FitReport, Summary};
 use crate::run::write_failures::{Clock, WriteFailures};
 use crate::step::counts::Counts;
 use crate::step::memory::MemoryUse;
-use crate::step::reports::{EpochReport, EpochSoFar};
+use crate::step::reports::{EpochReport, EpochState};
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
@@ -160,18 +160,12 @@ impl Run {
         self.position.n_since_best
     }
 
-    /// The next epoch, or what is left of it.
-    pub(crate) fn next_epoch(&self) -> EpochSoFar {
-        let &Position { epoch, step, counts, timings, wall, .. } = &self.position;
-        EpochSoFar::resume(epoch, step, counts, timings, wall)
-    }
-
     /// Takes the steps that were done of an epoch under way.
-    pub(crate) fn advance(&mut self, so_far: &EpochSoFar) {
-        self.position.step = so_far.n_steps;
-        self.position.counts = so_far.counts;
-        self.position.timings = so_far.timings;
-        self.position.wall = so_far.wall();
+    pub(crate) fn advance(&mut self, epoch: &EpochState) {
+        self.position.step = epoch.n_steps;
+        self.position.counts = epoch.counts;
+        self.position.timings = epoch.timings;
+        self.position.wall = epoch.wall();
         self.is_saved = false;
     }
 
@@ -296,8 +290,8 @@ impl Run {
         load_weights(&mut trainer.model, bytes)
     }
 
-    /// Writes the predictions, the summary and the report page of a run that took `elapsed`, on the first rank,
-    /// and gives the summary; `None` on the others.
+    /// Writes the predictions, the summary and, with the feature `report`, the page of a run that took `elapsed`, on the
+    /// first rank, and gives the summary; `None` on the others.
     ///
     /// # Errors
     /// [`Error::NoEpoch`], and what writing the files says.
@@ -312,6 +306,7 @@ impl Run {
         folder.write_predictions(&said.predictions())?;
         let summary = Summary::new(&said.metrics(), self.best()?, &report, about.elapsed);
         folder.write_summary(&summary)?;
+        #[cfg(feature = "report")]
         folder.write_report(about.title, &summary, said.confusion_matrix(), about.class_names)?;
         Ok(Some(summary))
     }

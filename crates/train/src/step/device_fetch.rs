@@ -2,55 +2,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use burn::tensor::Device;
 use kiln_feature::Labels;
 use kiln_kernels::{DeviceFeatures, DeviceSampler, finish, load_on};
 use kiln_loader::{Fetch, FetchError, SeedBatch, StageTimes};
 use kiln_sample::Scratch;
 
+use crate::step::batch::DeviceBatch;
 use crate::step::node::NodeInput;
-use crate::step::task::{DeviceBatch, DeviceInput, Upload};
-
-/// Batches of another fetch, brought to a device by the loader's workers, so that their copies overlap with the steps.
-#[derive(Debug)]
-pub struct ToDevice<F> {
-    fetch: F,
-    device: Device,
-}
-
-impl<F: Fetch> ToDevice<F> {
-    /// The same batches on a device.
-    pub fn new(fetch: F, device: &Device) -> Self {
-        Self { fetch, device: device.clone().inner() }
-    }
-}
-
-impl<F, I> Fetch for ToDevice<F>
-where
-    F: Fetch<Batch: Upload<Input = I>>,
-    I: DeviceInput + Send + 'static,
-{
-    type Batch = DeviceBatch<I>;
-    type Scratch = F::Scratch;
-
-    fn fetch(
-        &self,
-        seeds: SeedBatch,
-        scratch: &mut F::Scratch,
-        times: &mut StageTimes,
-    ) -> Result<DeviceBatch<I>, FetchError> {
-        let batch = self.fetch.fetch(seeds, scratch, times)?;
-        let start = Instant::now();
-        let mut batch = load_on(&self.device, || batch.upload(&self.device)).map_err(FetchError::other)?;
-        // Bringing rows is the end of gathering them.
-        batch.times.gather += start.elapsed();
-        Ok(batch)
-    }
-
-    fn n_bytes(batch: &DeviceBatch<I>) -> usize {
-        batch.n_bytes()
-    }
-}
 
 /// Batches for node tasks that are made on a device: it samples the blocks and gathers the input features. The seeds and
 /// their labels come from the host. For the same seeds and keys the batches are those of
@@ -108,10 +66,11 @@ impl Fetch for DeviceNodeFetch {
             seed_rows: sampled.seed_rows.iter().map(|row| row.index()).collect(),
             labels,
         };
-        Ok(DeviceBatch { key, n_items: input.labels.len(), times: *times, input })
+        let device = self.sampler.graph().device().clone();
+        Ok(input.into_batch(key, *times, &device))
     }
 
     fn n_bytes(batch: &DeviceBatch<NodeInput>) -> usize {
-        batch.n_bytes()
+        batch.n_bytes
     }
 }

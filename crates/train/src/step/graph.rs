@@ -6,19 +6,20 @@ use kiln_kernels::DeviceGraphs;
 use kiln_loader::GraphBatch;
 use kiln_nn::{Ctx, GraphModel};
 
+use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::classification;
 use crate::step::counts::Counts;
-use crate::step::task::{DeviceBatch, DeviceInput, Forward, Task, Upload};
+use crate::step::task::{Forward, Task};
 
 /// Graph classification: cross entropy of the graphs' classes, each graph weighing the same, whatever its
 /// size.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct GraphClassification<M, B = GraphBatch> {
-    model: PhantomData<fn(B) -> M>,
+pub struct GraphClassification<M> {
+    model: PhantomData<fn() -> M>,
 }
 
-impl<M, B> GraphClassification<M, B> {
-    /// The task for models of type `M`, on batches of type `B`.
+impl<M> GraphClassification<M> {
+    /// The task for models of type `M`.
     pub fn new() -> Self {
         Self { model: PhantomData }
     }
@@ -37,20 +38,10 @@ pub struct GraphInput {
     pub labels: Vec<i32>,
 }
 
-impl DeviceInput for GraphInput {
-    fn tracked(self) -> Self {
-        Self { x: self.x.autodiff(), ..self }
-    }
-
-    fn n_bytes(&self) -> usize {
-        self.graphs.n_bytes() + 4 * self.x.shape().num_elements()
-    }
-}
-
-impl Upload for GraphBatch {
+impl ToDevice for GraphBatch {
     type Input = GraphInput;
 
-    fn upload(self, device: &Device) -> DeviceBatch<GraphInput> {
+    fn to_device(self, device: &Device) -> DeviceBatch<GraphInput> {
         let x = TensorData::new(self.x.into_f32(), [self.block.n_src(), self.x_dim]);
         let input = GraphInput {
             graphs: DeviceGraphs::new(self.block, &self.node_offsets, &self.graphs, device),
@@ -58,22 +49,19 @@ impl Upload for GraphBatch {
             items: self.graphs,
             labels: self.labels,
         };
-        DeviceBatch { key: self.key, n_items: input.labels.len(), times: self.times, input }
+        let n_bytes = input.graphs.n_bytes() + 4 * input.x.shape().num_elements();
+        let (n_items, device) = (input.labels.len(), device.clone().inner());
+        DeviceBatch { key: self.key, n_items, n_bytes, times: self.times, device, input }
     }
 }
 
-impl<M: GraphModel, B: Upload<Input = GraphInput>> Task for GraphClassification<M, B> {
-    type Batch = B;
+impl<M: GraphModel> Task for GraphClassification<M> {
     type Input = GraphInput;
     type Model = M;
     type Truth = Vec<i32>;
 
-    fn upload(&self, batch: B, device: &Device) -> DeviceBatch<GraphInput> {
-        batch.upload(device)
-    }
-
     fn forward(&self, model: &M, input: &GraphInput, ctx: &Ctx) -> Forward {
-        let outputs = model.forward(&input.graphs, input.x.clone(), ctx);
+        let outputs = model.forward(&input.graphs, tracked(&input.x, ctx), ctx);
         classification::cross_entropy(outputs, &input.labels)
     }
 

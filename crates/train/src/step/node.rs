@@ -3,22 +3,23 @@ use std::marker::PhantomData;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceBlock;
-use kiln_loader::MiniBatch;
+use kiln_loader::{MiniBatch, StageTimes};
 use kiln_nn::{BlockModel, Ctx};
+use kiln_sample::RngKey;
 
+use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::classification;
 use crate::step::counts::Counts;
-use crate::step::task::{DeviceBatch, DeviceInput, Forward, Task, Upload};
+use crate::step::task::{Forward, Task};
 
-/// Node classification: cross entropy of the seeds' classes, each seed weighing the same. Batches come from the host, or
-/// are on the device already (`DeviceBatch<NodeInput>`).
+/// Node classification: cross entropy of the seeds' classes, each seed weighing the same.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NodeClassification<M, B = MiniBatch> {
-    model: PhantomData<fn(B) -> M>,
+pub struct NodeClassification<M> {
+    model: PhantomData<fn() -> M>,
 }
 
-impl<M, B> NodeClassification<M, B> {
-    /// The task for models of type `M`, on batches of type `B`.
+impl<M> NodeClassification<M> {
+    /// The task for models of type `M`.
     pub fn new() -> Self {
         Self { model: PhantomData }
     }
@@ -46,20 +47,20 @@ impl NodeInput {
     }
 }
 
-impl DeviceInput for NodeInput {
-    fn tracked(self) -> Self {
-        Self { x: self.x.autodiff(), ..self }
-    }
-
-    fn n_bytes(&self) -> usize {
-        self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>() + 4 * self.x.shape().num_elements()
+impl NodeInput {
+    /// The batch of this input, which is on `device`.
+    pub(crate) fn into_batch(self, key: RngKey, times: StageTimes, device: &Device) -> DeviceBatch<Self> {
+        let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
+        let n_bytes = block_bytes + 4 * self.x.shape().num_elements();
+        let device = device.clone().inner();
+        DeviceBatch { key, n_items: self.labels.len(), n_bytes, times, device, input: self }
     }
 }
 
-impl Upload for MiniBatch {
+impl ToDevice for MiniBatch {
     type Input = NodeInput;
 
-    fn upload(self, device: &Device) -> DeviceBatch<NodeInput> {
+    fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
         let n_inputs = self.blocks.first().map_or(self.seeds.len(), |block| block.n_src());
         let x = TensorData::new(self.x.into_f32(), [n_inputs, self.x_dim]);
         let input = NodeInput {
@@ -69,22 +70,17 @@ impl Upload for MiniBatch {
             seed_rows: self.seed_rows.iter().map(|row| row.index()).collect(),
             labels: self.labels,
         };
-        DeviceBatch { key: self.key, n_items: input.labels.len(), times: self.times, input }
+        input.into_batch(self.key, self.times, device)
     }
 }
 
-impl<M: BlockModel, B: Upload<Input = NodeInput>> Task for NodeClassification<M, B> {
-    type Batch = B;
+impl<M: BlockModel> Task for NodeClassification<M> {
     type Input = NodeInput;
     type Model = M;
     type Truth = Vec<i32>;
 
-    fn upload(&self, batch: B, device: &Device) -> DeviceBatch<NodeInput> {
-        batch.upload(device)
-    }
-
     fn forward(&self, model: &M, input: &NodeInput, ctx: &Ctx) -> Forward {
-        let mut outputs = model.forward(&input.blocks, input.x.clone(), ctx);
+        let mut outputs = model.forward(&input.blocks, tracked(&input.x, ctx), ctx);
         if !input.rows_are_seeds() {
             let rows: Vec<i32> = input.seed_rows.iter().map(|&row| row as i32).collect();
             let rows = TensorData::new(rows, [input.seed_rows.len()]);

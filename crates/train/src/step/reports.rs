@@ -14,7 +14,7 @@ pub struct Timings {
     pub loader: StageTimes,
     /// Waiting for the loader.
     pub wait: Duration,
-    /// Copying the batch to the device.
+    /// Receiving the batch. Copying it to the device is a part of the loader's `gather`.
     pub upload: Duration,
     /// The model and the loss, and waiting for it; on other devices than the processor, all work of the device that the
     /// loss waits for.
@@ -145,9 +145,9 @@ impl std::fmt::Debug for Unread {
     }
 }
 
-/// An epoch under way.
+/// The epoch that a trainer is in.
 #[derive(Debug)]
-pub struct EpochSoFar {
+pub(crate) struct EpochState {
     /// The epoch, from 0.
     pub(crate) epoch: usize,
     /// Steps that are done, those before a resumption included; the same of all that follows.
@@ -158,14 +158,15 @@ pub struct EpochSoFar {
     pub(crate) unread: Vec<Unread>,
     pub(crate) timings: Timings,
     pub(crate) memory: PeakMemory,
-    started: Instant,
+    /// When its first step of this process began.
+    pub(crate) started: Option<Instant>,
     /// Time that steps before a resumption took.
     earlier: Duration,
 }
 
-impl EpochSoFar {
+impl EpochState {
     /// The start of an epoch, counted from 0.
-    pub fn start(epoch: usize) -> Self {
+    pub(crate) fn start(epoch: usize) -> Self {
         Self::resume(epoch, 0, Counts::default(), Timings::default(), Duration::ZERO)
     }
 
@@ -179,17 +180,16 @@ impl EpochSoFar {
     ) -> Self {
         let memory = PeakMemory::default();
         let unread = Vec::new();
-        Self { epoch, n_steps, counts, unread, timings, memory, started: Instant::now(), earlier }
+        Self { epoch, n_steps, counts, unread, timings, memory, started: None, earlier }
     }
 
-    /// What became of it.
-    pub fn report(&self) -> EpochReport {
+    pub(crate) fn report(&self) -> EpochReport {
         let &Self { n_steps, counts, timings, memory, .. } = self;
         EpochReport { n_steps, counts, timings, wall: self.wall(), peak_memory: memory.get() }
     }
 
     /// How long its steps took.
     pub(crate) fn wall(&self) -> Duration {
-        self.earlier + self.started.elapsed()
+        self.earlier + self.started.map_or(Duration::ZERO, |started| started.elapsed())
     }
 }
