@@ -16,7 +16,7 @@ use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::device;
 use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, load_on};
 use kiln_sample::Scratch;
-use kiln_train::{DeviceNodeFetch, EpochSoFar};
+use kiln_train::DeviceNodeFetch;
 
 /// Batches that a bench goes round.
 const N_BATCHES: usize = 16;
@@ -160,18 +160,17 @@ fn steps(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let fetch = DeviceNodeFetch::new(sampler.into(), features.into(), input.dataset.labels.clone());
     let mut batches = Endless::new(train::loader(input, fetch)?);
     let mut trainer = train::trainer(input, device)?;
-    let mut step = |so_far: &mut EpochSoFar| {
-        trainer.step(&mut batches, so_far, |_| ()).expect("a step should have a finite loss");
+    let mut step = || {
+        trainer.step(&mut batches, |_| ()).expect("a step should have a finite loss");
     };
     let n_seeds = input.batches(1)?[0].seeds.len() as u64;
     let variant = format!("sage-3x256-{}", input.fanouts_name());
     stage.bench(&variant, &input.name, Work::new(n_seeds, "seeds", 1), |bencher| {
         bencher.iter_custom(|n_steps| -> Duration {
-            let mut so_far = EpochSoFar::start(0);
-            step(&mut so_far);
+            step();
             wait(device);
             let started = Instant::now();
-            (0..n_steps).for_each(|_| step(&mut so_far));
+            (0..n_steps).for_each(|_| step());
             wait(device);
             started.elapsed()
         });

@@ -10,11 +10,12 @@ use kiln_benches::{
 };
 use kiln_comm::Solo;
 use kiln_graph::gcn_norm;
-use kiln_loader::{Fetch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_loader::{Fetch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};
-use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, RngKey, Rule, SamplerConfig};
+use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
-    EpochSoFar, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task, Trainer,
+    DeviceBatch, DeviceBatcher, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task,
+    Trainer, TrainerConfig,
 };
 
 /// One thread beside the trainer's.
@@ -42,21 +43,21 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
     drop(sampled);
     let work = Work::new(n_seeds, "seeds", n_threads()).flop(flop);
     let variant = format!("sage-3x256-{}", input.fanouts_name());
-    let (mut trainer, mut batches) = (train::trainer(input, &Device::flex())?, train::batches(input)?);
+    let (mut trainer, mut batches) =
+        (train::trainer(input, &Device::flex())?, train::batches(input, &Device::flex())?);
     stage.bench(&variant, &input.name, work, |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })
 }
 
 /// The time of so many steps in a steady state: one step before them uses up what was made ahead.
-fn steps<T: Task, F: Fetch<Batch = T::Batch>>(
+fn steps<T: Task, F: Fetch<Batch = DeviceBatch<T::Input>>>(
     trainer: &mut Trainer<T>,
     batches: &mut Endless<F>,
     n_steps: u64,
 ) -> Duration {
-    let mut so_far = EpochSoFar::start(0);
     let mut step = || {
-        trainer.step(batches, &mut so_far, |_| ()).expect("a step should have a finite loss");
+        trainer.step(batches, |_| ()).expect("a step should have a finite loss");
     };
     step();
     let started = Instant::now();
@@ -65,15 +66,16 @@ fn steps<T: Task, F: Fetch<Batch = T::Batch>>(
 }
 
 fn gcn(stage: &mut Stage) -> Result {
-    let (data, device) = (fake()?, Device::flex());
+    let data = fake()?;
     let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
     let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformWithLoop);
     let sampler = NeighborSampler::with_config(graph, config.with_weights(EdgeWeights::Unbiased))?;
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone()).for_training();
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let fetch = DeviceBatcher::new(fetch, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
     let mut batches =
         Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, fetch, LOADER)?);
-    let config = GcnConfig {
+    let model = GcnConfig {
         d_in: data.features.dim(),
         hidden: 64,
         n_classes: data.labels.n_classes(),
@@ -81,41 +83,35 @@ fn gcn(stage: &mut Stage) -> Result {
         input_dropout: 0.0,
         dropout: 0.0,
     };
-    let model = config.init(RngKey::new(0), &device.clone().autodiff())?;
     let optimizer =
         OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
-    let task = NodeClassification::new();
-    let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device)?;
+    let (task, config) = (NodeClassification::new(), TrainerConfig::new(optimizer));
+    let init = |key, device: &Device| model.init(key, device);
+    let mut trainer = Trainer::new(task, &config, Box::new(Solo), init)?;
     stage.bench("gcn-2x64-50-50", "fake", Work::new(128, "seeds", n_threads()), |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })
 }
 
 fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
-    let (device, train) = (Device::flex(), input.train());
+    let train = input.train();
     let work = Work::new(train.len() as u64, "graphs", n_threads());
     let offsets = input.node_offsets.clone().into();
-    let fetch = GraphFetch::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone())
-        .for_training();
+    let fetch = GraphFetch::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone());
+    let fetch = DeviceBatcher::new(fetch, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 32, ..ItemSamplerConfig::default() };
     let loader = Loader::new(ItemSampler::new(train, items)?, fetch, LOADER)?;
-    let config = GinConfig {
+    let model = GinConfig {
         n_layers: 2,
         norm: Norm::None,
         jumping: Jumping::Last,
         dropout: 0.0,
         ..GinConfig::paper(input.features.dim(), 64, input.labels.n_classes())
     };
-    let model = config.init(RngKey::new(0), &device.clone().autodiff())?;
-    let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let task = GraphClassification::new();
-    let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device)?;
-    let mut epoch = 0;
+    let config = TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0));
+    let init = |key, device: &Device| model.init(key, device);
+    let mut trainer = Trainer::new(GraphClassification::new(), &config, Box::new(Solo), init)?;
     stage.bench("gin-2x64-epoch", &input.name, work, |bencher| {
-        bencher.iter(|| {
-            epoch += 1;
-            let batches = loader.epoch(Pass::Train { epoch });
-            trainer.epoch(epoch as usize, batches, |_| {}).expect("a step should have a finite loss")
-        });
+        bencher.iter(|| trainer.epoch(&loader, |_| {}).expect("a step should have a finite loss"));
     })
 }

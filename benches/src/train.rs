@@ -6,8 +6,8 @@ use kiln_comm::Solo;
 use kiln_feature::FeatureSource;
 use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{NeighborSampler, RngKey, Sampled};
-use kiln_train::{NodeClassification, NodeInput, OptimizerConfig, Trainer, Upload};
+use kiln_sample::{NeighborSampler, Sampled};
+use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
 
@@ -15,17 +15,16 @@ use crate::{BATCH_SIZE, Endless, Input, Result};
 pub const HIDDEN: usize = 256;
 
 /// What makes the batches.
-pub type SageBatches = Endless<NodeFetch<NeighborSampler, dyn FeatureSource>>;
+pub type SageBatches = Endless<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
 
-/// Fresh batches of an input, made by one worker ahead of the trainer.
+/// Fresh batches of an input on a device, made by one worker ahead of the trainer.
 ///
 /// # Errors
 /// What the loader says.
-pub fn batches(input: &Input) -> Result<SageBatches> {
+pub fn batches(input: &Input, device: &Device) -> Result<SageBatches> {
     let data = &input.dataset;
-    let fetch =
-        NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone()).for_training();
-    Ok(Endless::new(loader(input, fetch)?))
+    let fetch = NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone());
+    Ok(Endless::new(loader(input, DeviceBatcher::new(fetch, device))?))
 }
 
 /// A loader of one worker over an input's training nodes.
@@ -41,12 +40,9 @@ pub fn loader<F: Fetch>(input: &Input, fetch: F) -> Result<Loader<F>> {
 ///
 /// # Errors
 /// When the set has no class or no column.
-pub fn trainer<B: Upload<Input = NodeInput>>(
-    input: &Input,
-    device: &Device,
-) -> Result<Trainer<NodeClassification<Sage, B>>> {
+pub fn trainer(input: &Input, device: &Device) -> Result<Trainer<NodeClassification<Sage>>> {
     let data = &input.dataset;
-    let config = SageConfig {
+    let model = SageConfig {
         d_in: data.features.dim(),
         hidden: HIDDEN,
         n_classes: data.labels.n_classes(),
@@ -55,9 +51,10 @@ pub fn trainer<B: Upload<Input = NodeInput>>(
         input_dropout: 0.0,
         dropout: 0.0,
     };
-    let model = config.init(RngKey::new(0), &device.clone().autodiff())?;
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    Ok(Trainer::new(NodeClassification::new(), model, &optimizer, Box::new(Solo), device.clone())?)
+    let config = TrainerConfig { seed: 0, device: device.clone(), optimizer };
+    let init = |key, device: &Device| model.init(key, device);
+    Ok(Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init)?)
 }
 
 /// Floating-point operations of the dense products of a step on these blocks, in the cheaper order of projecting

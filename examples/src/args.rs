@@ -13,9 +13,12 @@ use kiln_data::{Dataset, Kind, synthetic};
 use kiln_graph::Csc;
 use kiln_nn::{Aggregate, GcnConfig, SageConfig};
 use kiln_sample::Fanout;
-use kiln_train::{LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill, StepDecay};
+use kiln_train::{
+    Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference, Optimizer, OptimizerConfig, Spill,
+    StepDecay,
+};
 
-use crate::{Judge, LaunchArgs, flags, say};
+use crate::{LaunchArgs, flags, say};
 
 /// What a run was asked for, and when it began.
 #[derive(Debug)]
@@ -236,15 +239,21 @@ pub struct EvalArgs {
 }
 
 impl EvalArgs {
-    /// What judges models that read this graph, or reads it with its weights. Exact evaluation takes an eighth of
-    /// the memory for one range of nodes, 256 MiB at most.
+    /// What evaluates models that read this graph of the data, or reads it with its weights. Exact evaluation takes an
+    /// eighth of the memory for one range of nodes, 256 MiB at most.
     ///
     /// # Errors
     /// For a memory that is too small, or that sampled evaluation would not heed.
-    pub fn judge(&self, graph: &Arc<Csc>, weights: EdgeWeights, ranks: &Ranks) -> anyhow::Result<Judge> {
+    pub fn evaluator(
+        &self,
+        data: &Dataset,
+        graph: &Arc<Csc>,
+        weights: EdgeWeights,
+        ranks: &Ranks,
+    ) -> anyhow::Result<Evaluator> {
         if self.kind == Eval::Sampled {
             ensure!(self.memory.is_none(), "--memory is for --eval exact: give both or neither");
-            return Ok(Judge::Sampled);
+            return Ok(Evaluator::Sampled);
         }
         let mut config = LayerWiseConfig::default();
         if let Some(memory_bytes) = self.memory {
@@ -256,7 +265,8 @@ impl EvalArgs {
             EdgeWeights::Unused => inference,
             EdgeWeights::Used => inference.carry_weights()?,
         };
-        Judge::exact(inference, ranks)
+        let (features, labels, threads) = (data.features.clone(), data.labels.clone(), ranks.machine_pool()?);
+        Ok(Evaluator::Exact(ExactEvaluator { inference, features, labels, threads }))
     }
 }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_data::{GraphDataset, Kind};
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
-use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig};
+use kiln_loader::{GraphFetch, Loader};
 use kiln_nn::{Epsilon, Gin, GinConfig, Jumping, Norm, Readout};
-use kiln_train::{DeviceBatch, GraphClassification, GraphInput, ToDevice};
+use kiln_train::{DeviceBatcher, GraphClassification, Trainer};
 
+use crate::run::RunArgs;
 use crate::{flags, say};
 
 /// Where a set of graphs comes from.
@@ -104,39 +104,23 @@ impl GraphArgs {
 }
 
 /// What makes the batches of a program on graphs.
-pub type GraphLoader = Loader<ToDevice<GraphFetch<dyn FeatureSource>>>;
+pub type GraphLoader = Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>>;
 
-/// What such a program learns, from batches that the loader has brought to the device.
-pub type GinTask = GraphClassification<Gin, DeviceBatch<GraphInput>>;
+/// What such a program learns.
+pub type GinTask = GraphClassification<Gin>;
 
 impl Graphs {
-    /// Batches of these graphs, to judge a model by.
+    /// A rank's batches of these graphs.
     ///
     /// # Errors
-    /// What the loader says.
+    /// The errors of the loader.
     pub fn loader(
         &self,
+        trainer: &Trainer<GinTask>,
         graphs: &[NodeId],
-        items: ItemSamplerConfig,
-        config: LoaderConfig,
-        device: &Device,
-    ) -> kiln_loader::Result<GraphLoader> {
-        Loader::new(ItemSampler::new(graphs, items)?, ToDevice::new(self.fetch(), device), config)
-    }
-
-    /// Batches of these graphs, to train with.
-    ///
-    /// # Errors
-    /// What the loader says.
-    pub fn training_loader(
-        &self,
-        graphs: &[NodeId],
-        items: ItemSamplerConfig,
-        config: LoaderConfig,
-        device: &Device,
-    ) -> kiln_loader::Result<GraphLoader> {
-        let fetch = ToDevice::new(self.fetch().for_training(), device);
-        Loader::new(ItemSampler::new(graphs, items)?, fetch, config)
+        run: &RunArgs,
+    ) -> kiln_train::Result<GraphLoader> {
+        trainer.loader(trainer.items(graphs, run.batches())?, self.fetch(), run.loader())
     }
 
     fn fetch(&self) -> GraphFetch<dyn FeatureSource> {

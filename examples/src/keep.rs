@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
 use clap::Args;
-use kiln_train::{Error, FitConfig, Resumed, Run, RunFolder, RunIdentity, Task, Trainer};
+use kiln_train::{FitConfig, RunDir, RunIdentity};
 
 use crate::args::Settings;
+use crate::flags;
 use crate::run::RunArgs;
-use crate::{flags, say};
 
 /// When a run stops, and what is kept of it.
 #[derive(Debug, Args)]
@@ -37,53 +36,15 @@ impl KeepArgs {
         FitConfig { n_epochs, patience, checkpoint_every }
     }
 
-    /// Starts the program's run in a new folder, or goes on with the one that `--resume` names. A meeting of
-    /// the ranks.
-    ///
-    /// # Errors
-    /// When the folder cannot be made, holds something already, or is of another run or one of more epochs.
-    pub fn start<T: Task>(
-        &self,
-        settings: &Settings,
-        run: &RunArgs,
-        n_epochs: usize,
-        data_hash: &str,
-        trainer: &mut Trainer<T>,
-    ) -> anyhow::Result<Run> {
-        let identity = identity(settings, run, data_hash);
-        let mut started = Run::start(trainer, || self.folder(settings), identity)?;
-        let n_done = started.n_epochs();
-        ensure!(n_done <= n_epochs, "--epochs {n_epochs}: the run has done {n_done}, give at least as many");
-        started.write_config(&settings.flags)?;
-        let resumed = started.resumed().filter(|_| trainer.is_first());
-        if let Some(Resumed { epoch, step, n_ranks, damage }) = resumed {
-            if let Some(damage) = damage {
-                say(format_args!("note: {damage}: going on from the checkpoint before it"));
+    /// The folder of the program's run, and whether the run starts or resumes there.
+    pub(crate) fn dir(&self, settings: &Settings) -> RunDir {
+        match (&self.resume, &self.start_or_resume, &self.out) {
+            (Some(path), ..) => RunDir::Resume(path.clone()),
+            (None, Some(path), _) => RunDir::StartOrResume(path.clone()),
+            (None, None, Some(path)) => RunDir::New(path.clone()),
+            (None, None, None) => {
+                RunDir::Numbered { parent: "runs".into(), name: settings.program.to_owned() }
             }
-            say(format_args!("going on after {epoch} epochs and {step} steps"));
-            if *n_ranks != run.n_ranks() {
-                let ranks = run.n_ranks();
-                say(format_args!(
-                    "note: on {ranks} ranks after {n_ranks}: the same items, samples and masks, but sums round otherwise, and a batch normalisation sees other batches"
-                ));
-            }
-        }
-        Ok(started)
-    }
-
-    fn folder(&self, settings: &Settings) -> kiln_train::Result<RunFolder> {
-        if let Some(path) = &self.resume {
-            return RunFolder::open(path);
-        }
-        if let Some(path) = &self.start_or_resume {
-            return match RunFolder::open(path) {
-                Err(Error::NoCheckpoint { .. }) => RunFolder::create(path),
-                opened => opened,
-            };
-        }
-        match &self.out {
-            Some(path) => RunFolder::create(path),
-            None => RunFolder::create_numbered("runs", settings.program),
         }
     }
 }

@@ -3,7 +3,6 @@
 pub mod args;
 pub mod flags;
 pub mod graphs;
-mod judge;
 pub mod keep;
 mod launch;
 mod mean;
@@ -14,7 +13,6 @@ mod program;
 mod progress;
 pub mod run;
 
-pub use judge::Judge;
 pub use launch::{Crew, Ending, LaunchArgs, TlsArgs, launch, secret, stop_flag};
 pub use mean::{Mean, best_epoch};
 pub use nodes::NodeProgram;

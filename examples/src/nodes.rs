@@ -6,15 +6,12 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_comm::Communicator;
 use kiln_data::{Dataset, Split};
-use kiln_graph::NodeId;
 use kiln_loader::{Fetch, ItemSampler, Loader, NodeFetch};
 use kiln_nn::LayerWise;
-use kiln_sample::FrontierSampler;
-use kiln_train::{
-    DeviceNodeFetch, NodeClassification, NodeInput, TEST, ToDevice, Trainer, Upload, VALIDATION,
-};
+use kiln_sample::{FrontierSampler, RngKey};
+use kiln_train::{DeviceBatch, DeviceNodeFetch, Evaluator, NodeClassification, NodeInput, Task, Trainer};
 
-use crate::{Crew, Ending, Judge, OnDevice, Placement, Program};
+use crate::{Crew, Ending, OnDevice, Placement, Program};
 
 /// What the ranks share of a program that trains a node classifier: one graph, one table of features.
 #[allow(missing_debug_implementations, reason = "a sampler is anybody's")]
@@ -27,8 +24,8 @@ pub struct NodeProgram<'a> {
     pub sampler: Arc<dyn FrontierSampler>,
     /// Where batches are made.
     pub placement: Placement,
-    /// Judges the model.
-    pub judge: Judge,
+    /// Evaluates the model.
+    pub evaluator: Evaluator,
 }
 
 impl NodeProgram<'_> {
@@ -38,66 +35,65 @@ impl NodeProgram<'_> {
     /// The first rank's to fail.
     pub fn train<M: LayerWise + Sync>(
         &self,
-        init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
+        init: impl Fn(RngKey, &Device) -> kiln_nn::Result<M> + Sync,
     ) -> anyhow::Result<ExitCode> {
-        let Program { settings, run, data_hash, .. } = self.program;
+        let Program { settings, run, fit, data_hash, .. } = self.program;
         let crew = Crew::meet(settings, run, data_hash)?;
         let endings = crew.run(|comm| {
-            let device = run.device_of(comm.topology().local_rank);
-            self.rank(init(&device.clone().autodiff())?, device, comm)
+            let topology = comm.topology();
+            let config = run.trainer(topology.local_rank, fit.optimizer()?);
+            let trainer = Trainer::new(NodeClassification::new(), &config, comm, &init)?;
+            self.rank(trainer, run.place_of(topology.local_rank))
         })?;
         self.placement.say_hits();
         Ok(Ending::status(&endings))
     }
 
+    /// One rank's part, whose device has this place among the machine's.
     fn rank<M: LayerWise + Sync>(
         &self,
-        model: M,
-        device: Device,
-        comm: Box<dyn Communicator>,
+        trainer: Trainer<NodeClassification<M>>,
+        place: usize,
     ) -> anyhow::Result<Ending> {
-        let Self { program, data, .. } = self;
-        let host = || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
+        let (data, config) = (self.data, self.program.run.loader());
+        let items = self.items(&trainer)?;
         match &self.placement {
             Placement::Host => {
-                let to_device = |fetch| ToDevice::new(fetch, &device);
-                self.train_by(model, &device, comm, to_device(host().for_training()), || to_device(host()))
+                let fetch =
+                    || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
+                let [train, val, test] = items.map(|items| trainer.loader(items, fetch(), config));
+                self.train_on(trainer, &[train?, val?, test?])
             }
             Placement::Devices(on_devices) => {
-                let place = program.run.place_of(comm.topology().local_rank);
                 let OnDevice { sampler, features } = &on_devices[&place];
                 let fetch = || DeviceNodeFetch::new(sampler.clone(), features.clone(), data.labels.clone());
-                self.train_by(model, &device, comm, fetch(), fetch)
+                let [train, val, test] = items.map(|items| Loader::new(items, fetch(), config));
+                self.train_on(trainer, &[train?, val?, test?])
             }
         }
     }
 
-    /// Trains on the batches of one fetch, and evaluates on those of others.
-    fn train_by<M: LayerWise + Sync, F: Fetch<Batch: Upload<Input = NodeInput>>>(
+    /// What the rank takes of the nodes to train, to validate and to test.
+    fn items<T: Task>(&self, trainer: &Trainer<T>) -> kiln_train::Result<[ItemSampler; 3]> {
+        let Split { train, val, test } = &self.data.split;
+        let batches = self.program.run.batches();
+        Ok([
+            trainer.items(&train[..], batches)?,
+            self.evaluator.items(trainer, &val[..], batches)?,
+            self.evaluator.items(trainer, &test[..], batches)?,
+        ])
+    }
+
+    fn train_on<M: LayerWise + Sync, F: Fetch<Batch = DeviceBatch<NodeInput>>>(
         &self,
-        model: M,
-        device: &Device,
-        comm: Box<dyn Communicator>,
-        fetch: F,
-        to_evaluate: impl Fn() -> F,
+        trainer: Trainer<NodeClassification<M>>,
+        loaders: &[Loader<F>; 3],
     ) -> anyhow::Result<Ending> {
-        let Self { program, data, .. } = self;
-        let loader = |nodes: &[NodeId], fetch, topology| {
-            Loader::new(ItemSampler::new(nodes, program.run.items(topology))?, fetch, program.run.loader())
-        };
-        let Split { train, val, test } = &data.split;
-        let of_judge = self.judge.topology(comm.topology());
-        let to_judge = |nodes| loader(nodes, to_evaluate(), of_judge);
-        let (val_batches, test_batches) = (to_judge(val)?, to_judge(test)?);
-        let train = loader(train, fetch, comm.topology())?;
-        let (task, optimizer) = (NodeClassification::new(), program.fit.optimizer()?);
-        let trainer = Trainer::new(task, model, &optimizer, comm, device.clone())?;
-        program.see_through(
+        self.program.run(
             trainer,
-            &train,
-            |trainer| self.judge.count(trainer, &val_batches, VALIDATION, data, val),
-            |trainer| self.judge.evaluate(trainer, &test_batches, TEST, data, test),
-            || self.judge.peak_memory(),
+            loaders,
+            |trainer, val, pass| self.evaluator.count(trainer, val, pass),
+            |trainer, test, pass| self.evaluator.evaluate(trainer, test, pass),
             (),
         )
     }

@@ -13,12 +13,12 @@ use kiln_comm::rpc::Token;
 use kiln_comm::{Communicator, Topology};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceSampler;
-use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{LoaderConfig, NodeFetch};
 use kiln_nn::LayerWise;
 use kiln_partition::{Part, part_folder};
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, Traffic, Worker, WorkerConfig};
-use kiln_sample::Fanout;
-use kiln_train::{Evaluation, MemoryUse, NodeClassification, TEST, ToDevice, Trainer, VALIDATION};
+use kiln_sample::{Fanout, RngKey};
+use kiln_train::{Evaluator, NodeClassification, Trainer};
 
 use crate::placement::GraphMode;
 use crate::progress::TrainerLine;
@@ -237,7 +237,7 @@ impl Parts<'_> {
         &self,
         program: Program<'_>,
         fanouts: &[Fanout],
-        init: impl Fn(&Device) -> kiln_nn::Result<M> + Sync,
+        init: impl Fn(RngKey, &Device) -> kiln_nn::Result<M> + Sync,
     ) -> anyhow::Result<ExitCode> {
         let crew = Crew::meet(program.settings, self.run, &self.hash)?;
         // A rank without one says so as a rank, so that the others hear of it.
@@ -249,9 +249,10 @@ impl Parts<'_> {
         };
         let endings = crew.run(|mut comm| {
             let reach = self.reach(&mut *comm, &host)?;
-            let device = self.run.device_of(comm.topology().local_rank);
-            let model = init(&device.autodiff())?;
-            let ending = self.rank(program, &reach, fanouts, model, comm)?;
+            let topology = comm.topology();
+            let config = self.run.trainer(topology.local_rank, program.fit.optimizer()?);
+            let trainer = Trainer::new(NodeClassification::new(), &config, comm, &init)?;
+            let ending = self.rank(program, &reach, fanouts, topology, trainer)?;
             if let Reach::Worker(worker) = reach {
                 worker.end(self.run.ranks().deadline)?;
             }
@@ -340,12 +341,11 @@ impl Parts<'_> {
         program: Program<'_>,
         reach: &Reach,
         fanouts: &[Fanout],
-        model: M,
-        comm: Box<dyn Communicator>,
+        topology: Topology,
+        trainer: Trainer<NodeClassification<M>>,
     ) -> anyhow::Result<Ending> {
         let Self { args, run, .. } = *self;
-        let (graph, topology) = (reach.graph(), comm.topology());
-        let device = run.device_of(topology.local_rank);
+        let graph = reach.graph();
         let sampler = Arc::new(self.sampler(graph, fanouts, topology)?);
         let features = match args.no_static_cache {
             true => RemoteFeatures::without_cache(graph.clone()),
@@ -353,39 +353,29 @@ impl Parts<'_> {
         };
         let features = Arc::new(features.with_dynamic_cache(args.cache_size as usize));
         self.say_memory(graph, features.memory_bytes(), topology.rank);
-        let fetch = || NodeFetch::new(sampler.clone(), features.clone(), graph.labels().clone());
-        let loader = |nodes: &[NodeId], fetch| -> anyhow::Result<_> {
-            let items = ItemSampler::new(nodes, run.items(topology))?;
+        let loader = |nodes: &[NodeId]| -> anyhow::Result<_> {
+            let items = trainer.items(nodes, run.batches())?;
             let items = match reach {
                 Reach::Worker(worker) => items.by_owner(worker.owner())?,
                 Reach::Client(_) => items,
             };
-            Ok(Loader::new(items, ToDevice::new(fetch, &device), args.loader(run))?)
+            let fetch = NodeFetch::new(sampler.clone(), features.clone(), graph.labels().clone());
+            Ok(trainer.loader(items, fetch, args.loader(run))?)
         };
-        let train = loader(graph.train(), fetch().for_training())?;
-        let (val, test) = (loader(graph.val(), fetch())?, loader(graph.test(), fetch())?);
-        let optimizer = program.fit.optimizer()?;
-        let trainer = Trainer::new(NodeClassification::new(), model, &optimizer, comm, device.clone())?;
+        let loaders = [loader(graph.train())?, loader(graph.val())?, loader(graph.test())?];
         // What training asked for: validation is told of nowhere.
         let traffic = Cell::new(Traffic::default());
         graph.take_traffic();
-        program.see_through(
+        program.run(
             trainer,
-            &train,
-            |trainer| {
+            &loaders,
+            |trainer, val, pass| {
                 traffic.set(graph.take_traffic());
-                let counts = trainer.evaluate(val.epoch(VALIDATION), |_, _| ())?;
+                let counts = Evaluator::Sampled.count(trainer, val, pass)?;
                 graph.take_traffic();
                 Ok(counts)
             },
-            |trainer| {
-                let mut said = Evaluation::default();
-                trainer.evaluate(test.epoch(TEST), |input, forward| {
-                    said.add(&input.seeds, &input.labels, forward)
-                })?;
-                Ok(said)
-            },
-            MemoryUse::default,
+            |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass),
             TrainerLine { rank: topology.rank, besides: || traffic.get() },
         )
     }

@@ -1,10 +1,13 @@
 //! What the programs do once their parts are put together.
 
+use anyhow::anyhow;
 use kiln_loader::{Fetch, Loader, Pass};
-use kiln_train::{About, Counts, Evaluation, MemoryUse, Observer, Result, Task, Trainer, fit, test_best};
+use kiln_train::{
+    Counts, DeviceBatch, Error, Evaluation, Observer, Outcome, Result, RunConfig, Task, Trainer,
+};
 
 use crate::args::{FitArgs, Settings};
-use crate::keep::KeepArgs;
+use crate::keep::{self, KeepArgs};
 use crate::run::RunArgs;
 use crate::{Ending, Progress, say, stop_flag};
 
@@ -30,54 +33,72 @@ pub struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Trains, judging the model by `validate` after each epoch, has `test` judge the best one, and leaves the
-    /// files. Ends early, with a checkpoint, when a signal says so. A meeting of the ranks, of which
-    /// the first one prints; what `observer` does it does on each.
+    /// Runs the training ([`RunConfig::fit`]) and tests its best model, and prints how it goes on the first rank. A meeting
+    /// of the ranks; what `observer` does it does on each.
     ///
     /// # Errors
-    /// What any of it says.
-    pub fn see_through<T: Task, F: Fetch<Batch = T::Batch>>(
+    /// The errors of the run, and of `validate` and `test`.
+    pub fn run<T: Task, F: Fetch<Batch = DeviceBatch<T::Input>>>(
         &self,
         trainer: Trainer<T>,
-        train: &Loader<F>,
-        validate: impl FnMut(&mut Trainer<T>) -> Result<Counts>,
-        test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
-        memory: impl FnOnce() -> MemoryUse,
+        [train, val, test]: &[Loader<F>; 3],
+        validate: impl FnMut(&mut Trainer<T>, &Loader<F>, Pass) -> Result<Counts>,
+        evaluate: impl FnOnce(&mut Trainer<T>, &Loader<F>, Pass) -> Result<Evaluation>,
         observer: impl Observer,
     ) -> anyhow::Result<Ending> {
-        let Self { settings, data_name, class_names, .. } = self;
-        let n_steps = train.n_steps(Pass::Train { epoch: 0 });
+        let n_steps = train.n_steps(trainer.next_pass());
         let trainer = trainer.with_stop(stop_flag()?);
         #[cfg(feature = "nccl")]
         let trainer = crate::launch::sum_on_device(trainer, self.run)?;
-        let mut trainer = trainer;
         self.run.check_steps(train.items().items().len(), n_steps)?;
-        let mut run = self.keep.start(settings, self.run, self.fit.epochs, self.data_hash, &mut trainer)?;
-        let n_done = run.resumed().map_or(0, |then| then.epoch * n_steps + then.step);
-        let progress = || Progress::new(self.fit.epochs, n_steps, n_done, self.loss_every);
+        let progress = || Progress::new(self.fit.epochs, n_steps, self.run.n_ranks(), self.loss_every);
         let mut observers = (trainer.is_first().then(progress), observer);
-        let config = self.keep.config(self.fit.epochs);
-        let mut report = fit(&mut trainer, train, config, validate, &mut run, &mut observers)?;
+        let config = self.config();
+        let outcome = config.fit(trainer, train, val, validate, &mut observers).map_err(with_flag)?;
         let (progress, _) = observers;
-        if report.interrupted {
-            if let (Some(folder), Some(progress)) = (run.folder(), progress) {
-                progress.finish();
-                let (path, n_epochs, n_steps) = (folder.path().display(), run.n_epochs(), run.n_steps());
-                say(format_args!(
-                    "stopped after {n_epochs} epochs and {n_steps} steps: --resume {path} goes on"
-                ));
+        match outcome {
+            Outcome::Interrupted(run) => {
+                if let (Some(folder), Some(progress)) = (run.folder(), progress) {
+                    progress.finish();
+                    let (path, n_epochs, n_steps) = (folder.path().display(), run.n_epochs(), run.n_steps());
+                    say(format_args!(
+                        "stopped after {n_epochs} epochs and {n_steps} steps: --resume {path} goes on"
+                    ));
+                }
+                Ok(Ending::Interrupted)
             }
-            return Ok(Ending::Interrupted);
+            Outcome::Trained(best) => {
+                let tested = best.test(test, evaluate)?;
+                let folder = tested.run.folder();
+                if let (Some(summary), Some(folder), Some(progress)) = (&tested.summary, folder, progress) {
+                    progress.finish();
+                    say(format_args!("{summary}\nfiles           {}", folder.path().display()));
+                }
+                Ok(Ending::Done)
+            }
         }
-        let said = test_best(trainer, &run, test)?;
-        report.peak_memory = report.peak_memory.max(memory());
-        let title = format!("{} on {data_name}", settings.program);
-        let about = About { title: &title, class_names, elapsed: settings.started.elapsed() };
-        let summary = run.finish(&said, &report, &about)?;
-        if let (Some(summary), Some(folder), Some(progress)) = (summary, run.folder(), progress) {
-            progress.finish();
-            say(format_args!("{summary}\nfiles           {}", folder.path().display()));
+    }
+
+    fn config(&self) -> RunConfig {
+        let Self { settings, data_name, .. } = self;
+        RunConfig {
+            dir: self.keep.dir(settings),
+            fit: self.keep.config(self.fit.epochs),
+            identity: keep::identity(settings, self.run, self.data_hash),
+            settings: settings.flags.clone(),
+            title: format!("{} on {data_name}", settings.program),
+            class_names: self.class_names.to_vec(),
+            started: settings.started,
         }
-        Ok(Ending::Done)
+    }
+}
+
+/// Names the flag, where a run has done more epochs than it is to do.
+fn with_flag(error: Error) -> anyhow::Error {
+    match error {
+        Error::TooFewEpochs { n_epochs, n_done } => {
+            anyhow!("--epochs {n_epochs}: the run has done {n_done}, give at least as many")
+        }
+        error => error.into(),
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln_train::{Counts, EpochReport, MeanStepTime, Observer, StepReport};
+use kiln_train::{Counts, EpochReport, MeanStepTime, Observer, Resumed, Run, StepReport};
 
 /// Steps that the mean time of an iteration leaves out.
 const WARMUP_STEPS: u64 = 10;
@@ -25,6 +25,9 @@ pub fn say(line: impl fmt::Display) {
 pub struct Progress {
     bar: ProgressBar,
     n_epochs: usize,
+    /// Steps of an epoch.
+    n_steps: usize,
+    n_ranks: usize,
     n_seeds: u64,
     loss_every: Option<usize>,
     step_time: MeanStepTime,
@@ -34,14 +37,13 @@ pub struct Progress {
 
 impl Progress {
     /// A bar for `n_epochs` of `n_steps` each, on standard error if that is a terminal. With `loss_every`, a
-    /// line after so many steps of an epoch. `n_done` steps were done before.
-    pub fn new(n_epochs: usize, n_steps: usize, n_done: usize, loss_every: Option<usize>) -> Self {
-        let bar = ProgressBar::new(n_epochs.saturating_mul(n_steps) as u64).with_position(n_done as u64);
-        bar.reset_eta();
+    /// line after so many steps of an epoch.
+    pub fn new(n_epochs: usize, n_steps: usize, n_ranks: usize, loss_every: Option<usize>) -> Self {
+        let bar = ProgressBar::new(n_epochs.saturating_mul(n_steps) as u64);
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let step_time = MeanStepTime::new(WARMUP_STEPS);
-        Self { bar, n_epochs, n_seeds: 0, loss_every, step_time, replaced: BTreeSet::new() }
+        Self { bar, n_epochs, n_steps, n_ranks, n_seeds: 0, loss_every, step_time, replaced: BTreeSet::new() }
     }
 
     /// Takes the bar away, and says how long an iteration took.
@@ -57,6 +59,22 @@ impl Progress {
 }
 
 impl Observer for Progress {
+    fn started(&mut self, run: &Run) {
+        let Some(Resumed { epoch, step, n_ranks, damage }) = run.resumed() else { return };
+        if let Some(damage) = damage {
+            say(format_args!("note: {damage}: going on from the checkpoint before it"));
+        }
+        say(format_args!("going on after {epoch} epochs and {step} steps"));
+        if *n_ranks != self.n_ranks {
+            let ranks = self.n_ranks;
+            say(format_args!(
+                "note: on {ranks} ranks after {n_ranks}: the same items, samples and masks, but sums round otherwise, and a batch normalisation sees other batches"
+            ));
+        }
+        self.bar.set_position((epoch * self.n_steps + step) as u64);
+        self.bar.reset_eta();
+    }
+
     fn step(&mut self, report: &StepReport) {
         self.step_time.add(report.wall);
         self.n_seeds += report.counts.total;

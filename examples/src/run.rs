@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::ensure;
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
-use kiln_comm::{Ranks, Topology};
+use kiln_comm::Ranks;
 use kiln_kernels::Devices;
 use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, Uneven};
+use kiln_train::{BatchConfig, OptimizerConfig, TrainerConfig};
 
 use crate::{LaunchArgs, flags, launch};
 
@@ -147,17 +148,22 @@ impl RunArgs {
         (first..first + self.n_threads()).map(index).collect()
     }
 
-    /// How items become a rank's batches.
-    pub fn items(&self, topology: Topology) -> ItemSamplerConfig {
-        let shard = Shard { rank: topology.rank, world_size: topology.world_size };
-        let &Self { batch_size, drop_last, seed, .. } = self;
-        ItemSamplerConfig { batch_size, shuffle: true, drop_last, uneven: self.uneven.of(), seed, shard }
+    /// The seed, the device of the rank with this local rank, and the update rule.
+    pub fn trainer(&self, local_rank: usize, optimizer: OptimizerConfig) -> TrainerConfig {
+        TrainerConfig { seed: self.seed, device: self.device_of(local_rank), optimizer }
     }
 
-    /// The same for the batches of all ranks together.
+    /// How items become a rank's batches.
+    pub fn batches(&self) -> BatchConfig {
+        let &Self { batch_size, drop_last, .. } = self;
+        BatchConfig { batch_size, shuffle: true, drop_last, uneven: self.uneven.of() }
+    }
+
+    /// How items become the batches of all ranks together.
     pub fn items_of_all_ranks(&self) -> ItemSamplerConfig {
-        let one = self.items(Topology { rank: 0, world_size: 1, local_rank: 0 });
-        ItemSamplerConfig { batch_size: self.batch_size * self.n_ranks(), ..one }
+        let BatchConfig { batch_size, shuffle, drop_last, uneven } = self.batches();
+        let (batch_size, seed, shard) = (batch_size * self.n_ranks(), self.seed, Shard::default());
+        ItemSamplerConfig { batch_size, shuffle, drop_last, uneven, seed, shard }
     }
 
     /// Says so where the ranks' batches are larger than what there is to train on and would be left out.

@@ -5,7 +5,6 @@
 use std::path::Path;
 
 use kiln_benches::{Input, Result, train};
-use kiln_train::EpochSoFar;
 
 fn main() -> Result {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -14,14 +13,14 @@ fn main() -> Result {
     };
     let n_steps: usize = n_steps.parse()?;
     let input = Input::open(Path::new(folder))?;
-    let mut trainer = train::trainer(&input, &kiln_kernels::testing::device())?;
-    let mut batches = train::batches(&input)?;
-    let mut so_far = EpochSoFar::start(0);
+    let device = kiln_kernels::testing::device();
+    let mut trainer = train::trainer(&input, &device)?;
+    let mut batches = train::batches(&input, &device)?;
     for _ in 0..n_steps {
-        trainer.step(&mut batches, &mut so_far, |_| ())?;
+        trainer.step(&mut batches, |_| ())?;
     }
-    trainer.read_back(&mut so_far, |_| ())?;
-    let report = so_far.report();
+    trainer.read_back(|_| ())?;
+    let report = trainer.end_epoch()?;
     let line = serde_json::json!({
         "steps": report.n_steps,
         "loss": report.counts.loss(),

@@ -22,16 +22,6 @@ pub enum Error {
         "the model reads edge weights, but the loader has none: call .gcn_norm()? or .edge_weights() on it"
     )]
     NoEdgeWeights,
-    /// All training nodes are in a last batch that is dropped.
-    #[error(
-        "{n_items} training nodes give no step of {per_step}: use a smaller batch size, or keep the last batch"
-    )]
-    NoSteps {
-        /// The training nodes.
-        n_items: usize,
-        /// The nodes of a step over all ranks.
-        per_step: usize,
-    },
     /// A device cannot run the program's own sampling rule.
     #[error("the program's own sampling rule runs on the host only: use GraphMode::Host")]
     RuleNeedsHost,
@@ -58,9 +48,6 @@ pub enum Error {
     /// The sampler's settings do not fit the graph.
     #[error(transparent)]
     Sample(#[from] kiln_sample::Error),
-    /// The model's settings are out of range.
-    #[error(transparent)]
-    Model(#[from] kiln_nn::Error),
     /// There is no such device.
     #[error(transparent)]
     Device(#[from] kiln_kernels::DeviceError),

@@ -3,39 +3,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use kiln_train::{Counts, EpochReport, Observer, RunFolder, StepReport};
+use kiln_train::{Counts, EpochReport, Observer, RunDir, StepReport};
 
 /// How long a run trains, and where it keeps its files.
 #[must_use = "pass it to Trainer::fit"]
 pub struct FitConfig {
     pub(crate) schedule: kiln_train::FitConfig,
-    pub(crate) dir: RunDir,
+    /// If not set, a numbered folder with the dataset's name.
+    pub(crate) dir: Option<RunDir>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) callback: Box<dyn Observer>,
     pub(crate) is_quiet: bool,
-}
-
-/// The folder of a run.
-#[derive(Debug)]
-pub(crate) enum RunDir {
-    Numbered,
-    New(PathBuf),
-    Resume(PathBuf),
-    ResumeOrNew(PathBuf),
-}
-
-impl RunDir {
-    pub(crate) fn open(&self, name: &str) -> kiln_train::Result<RunFolder> {
-        match self {
-            Self::Numbered => RunFolder::create_numbered("runs", name),
-            Self::New(path) => RunFolder::create(path),
-            Self::Resume(path) => RunFolder::open(path),
-            Self::ResumeOrNew(path) => match RunFolder::open(path) {
-                Err(kiln_train::Error::NoCheckpoint { .. }) => RunFolder::create(path),
-                opened => opened,
-            },
-        }
-    }
 }
 
 impl FitConfig {
@@ -44,7 +22,7 @@ impl FitConfig {
     pub fn epochs(n_epochs: usize) -> Self {
         let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
         let (stop, callback) = (Arc::default(), Box::new(()));
-        Self { schedule, dir: RunDir::Numbered, stop, callback, is_quiet: false }
+        Self { schedule, dir: None, stop, callback, is_quiet: false }
     }
 
     /// Stops after so many epochs without a better validation accuracy.
@@ -61,18 +39,18 @@ impl FitConfig {
 
     /// Sets the run's folder, which is new or empty.
     pub fn out(self, folder: impl Into<PathBuf>) -> Self {
-        Self { dir: RunDir::New(folder.into()), ..self }
+        Self { dir: Some(RunDir::New(folder.into())), ..self }
     }
 
     /// Continues the run of this folder from its last checkpoint, to the weights of a run that never stopped. Settings and
     /// data must be the same; the number of epochs may grow.
     pub fn resume(self, folder: impl Into<PathBuf>) -> Self {
-        Self { dir: RunDir::Resume(folder.into()), ..self }
+        Self { dir: Some(RunDir::Resume(folder.into())), ..self }
     }
 
     /// Continues the run of this folder where it has a checkpoint, and starts it otherwise: for jobs that are requeued.
     pub fn start_or_resume(self, folder: impl Into<PathBuf>) -> Self {
-        Self { dir: RunDir::ResumeOrNew(folder.into()), ..self }
+        Self { dir: Some(RunDir::StartOrResume(folder.into())), ..self }
     }
 
     /// Stops the run with a checkpoint after a step in which the flag is set on some rank.

@@ -6,14 +6,14 @@ use kiln_data::Dataset;
 use kiln_feature::FeatureSource;
 use kiln_graph::{Csc, gcn_norm};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
-use kiln_loader::{
-    Fetch, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass, SeedBatch,
-    Shard, StageTimes,
-};
+use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, NodeFetch, Pass, SeedBatch, StageTimes};
+use kiln_nn::LayerWise;
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig, Scratch};
-use kiln_train::{DeviceBatch, DeviceNodeFetch, NodeInput, ToDevice};
+use kiln_train::{
+    BatchConfig, DeviceBatch, DeviceBatcher, DeviceNodeFetch, NodeClassification, NodeInput, Trainer,
+};
 
-use crate::{Error, RankHandle, Result};
+use crate::{Error, Result};
 
 /// Minibatches of a dataset's nodes with sampled neighbourhoods.
 ///
@@ -33,7 +33,7 @@ pub struct NeighborLoader {
     /// The graph that is sampled: the dataset's, or a normalized copy.
     graph: Arc<Csc>,
     pub(crate) sampling: SamplerConfig,
-    batches: ItemSamplerConfig,
+    batches: BatchConfig,
     workers: Option<usize>,
     graph_mode: GraphMode,
     feature_cache: Option<u64>,
@@ -61,7 +61,7 @@ impl NeighborLoader {
             data: data.clone(),
             graph: data.graph.clone(),
             sampling: SamplerConfig::new(fanouts),
-            batches: ItemSamplerConfig::default(),
+            batches: BatchConfig::default(),
             workers: None,
             graph_mode: GraphMode::default(),
             feature_cache: None,
@@ -132,13 +132,11 @@ impl NeighborLoader {
         Self { on_devices: Arc::default(), ..self }
     }
 
-    /// The batches of a pass over its split, for one rank.
-    pub(crate) fn build(
+    /// The batches of a pass over its split, for the trainer's rank, seed and device.
+    pub(crate) fn build<M: LayerWise + Sync>(
         &self,
         pass: Pass,
-        seed: u64,
-        rank: &RankHandle,
-        device: &Device,
+        trainer: &Trainer<NodeClassification<M>>,
     ) -> Result<Loader<NodeBatcher>> {
         let split = &self.data.split;
         let nodes = match pass {
@@ -146,28 +144,25 @@ impl NeighborLoader {
             Pass::Validation => &split.val,
             Pass::Test => &split.test,
         };
-        let shard = Shard { rank: rank.index(), world_size: rank.world_size() };
-        let items = ItemSampler::new(&nodes[..], ItemSamplerConfig { seed, shard, ..self.batches });
-        let items = items.map_err(kiln_train::Error::from)?;
-        let has_second_thread = rank.world_size() == 1 || 1 < rayon::current_num_threads();
+        let items = trainer.items(&nodes[..], self.batches)?;
+        let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
         let workers = self.workers.unwrap_or(usize::from(has_second_thread));
         let batcher = match self.graph_mode {
-            GraphMode::Host => self.host_batcher(pass, device)?,
-            GraphMode::Device | GraphMode::ZeroCopy => self.device_batcher(device)?,
+            GraphMode::Host => self.host_batcher(trainer.device())?,
+            GraphMode::Device | GraphMode::ZeroCopy => self.device_batcher(trainer.device())?,
         };
         let config = LoaderConfig { workers, ..LoaderConfig::default() };
         Ok(Loader::new(items, batcher, config).map_err(kiln_train::Error::from)?)
     }
 
-    fn host_batcher(&self, pass: Pass, device: &Device) -> Result<NodeBatcher> {
+    fn host_batcher(&self, device: &Device) -> Result<NodeBatcher> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
         let sampler = NeighborSampler::with_config(self.graph.clone(), self.sampling.clone())?;
         let (features, labels) = (self.data.features.clone(), self.data.labels.clone());
         let fetch = NodeFetch::new(Arc::new(sampler), features, labels);
-        let fetch = if matches!(pass, Pass::Train { .. }) { fetch.for_training() } else { fetch };
-        Ok(NodeBatcher::Host(ToDevice::new(fetch, device)))
+        Ok(NodeBatcher::Host(DeviceBatcher::new(fetch, device)))
     }
 
     fn device_batcher(&self, device: &Device) -> Result<NodeBatcher> {
@@ -204,7 +199,7 @@ impl NeighborLoader {
     /// The settings that a run's result depends on, by name: of ranks only the batch of all.
     pub(crate) fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
         let SamplerConfig { fanouts, rule, weights } = &self.sampling;
-        let ItemSamplerConfig { batch_size, shuffle, drop_last, .. } = self.batches;
+        let BatchConfig { batch_size, shuffle, drop_last, .. } = self.batches;
         vec![
             ("fanouts", format!("{fanouts:?}")),
             ("rule", format!("{rule:?}")),
@@ -237,7 +232,7 @@ struct OnDevice {
 
 /// Prepares batches on the host and copies them to a device, or prepares them there.
 pub(crate) enum NodeBatcher {
-    Host(ToDevice<NodeFetch<NeighborSampler, dyn FeatureSource>>),
+    Host(DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>),
     Device(DeviceNodeFetch),
 }
 
@@ -258,6 +253,6 @@ impl Fetch for NodeBatcher {
     }
 
     fn n_bytes(batch: &Self::Batch) -> usize {
-        batch.n_bytes()
+        batch.n_bytes
     }
 }

@@ -4,16 +4,15 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_kernels::Devices;
-use kiln_loader::{Loader, Pass};
+use kiln_loader::Pass;
 use kiln_nn::{LayerWise, ModelConfig};
 use kiln_sample::{EdgeWeights, RngKey};
 use kiln_train::{
-    About, Best, Counts, DeviceBatch, Evaluation, FitReport, NodeClassification, NodeInput, OptimizerConfig,
-    Run, RunFolder, RunIdentity, Summary, fit,
+    About, Best, Counts, Evaluation, Evaluator, FitReport, NodeClassification, OptimizerConfig, Outcome, Run,
+    RunConfig, RunDir, RunFolder, RunIdentity, Summary, TrainerConfig,
 };
 
 use crate::fit::EpochLines;
-use crate::neighbor_loader::NodeBatcher;
 use crate::{Error, FitConfig, NeighborLoader, RankHandle, Result};
 
 /// Configs of models with defaults for a dataset.
@@ -75,67 +74,61 @@ impl<C: ModelConfig> Trainer<C> {
     /// files.
     pub fn fit(&mut self, loader: &NeighborLoader, config: FitConfig) -> Result<TrainedModel<C::Model>> {
         let started = Instant::now();
-        self.check(loader, config.schedule.n_epochs)?;
-        let parts = Parts {
-            optimizer: self.optimizer,
-            seed: self.seed,
-            device: self.device_of_rank(),
-            rank: self.rank.clone(),
-        };
-        let first_epoch = Pass::Train { epoch: 0 };
-        let (train, val) = (parts.batches(loader, first_epoch)?, parts.batches(loader, Pass::Validation)?);
-        if train.n_steps(first_epoch) == 0 {
-            let (n_items, batch_size) = (train.items().items().len(), train.items().config().batch_size);
-            return Err(Error::NoSteps {
-                n_items,
-                per_step: batch_size.saturating_mul(self.rank.world_size()),
-            });
-        }
+        self.check(loader)?;
+        let FitConfig { schedule, dir, stop, callback, is_quiet } = config;
         let identity = self.identity(loader)?;
-        let settings = identity.settings.clone();
-        let model = self.model.init(RngKey::new(self.seed), &parts.device.clone().autodiff());
-        let mut trainer = parts.trainer(model?)?.with_stop(config.stop);
-        let mut run = Run::start(&mut trainer, || config.dir.open(&loader.data.name), identity)?;
-        run.write_config(&settings)?;
-        let n_epochs = config.schedule.n_epochs;
-        let lines = (self.rank.is_zero() && !config.is_quiet).then_some(EpochLines { n_epochs });
-        let mut observers = (lines, config.callback);
-        let validate =
-            |trainer: &mut kiln_train::Trainer<_>| trainer.evaluate(val.epoch(Pass::Validation), |_, _| ());
-        let report = fit(&mut trainer, &train, config.schedule, validate, &mut run, &mut observers)?;
-        if report.interrupted {
-            let folder = run.folder().map(|folder| folder.path().to_owned()).unwrap_or_default();
-            return Err(Error::Interrupted { n_epochs: report.n_epochs, folder });
+        let parts = Parts { config: self.config(), rank: self.rank.clone() };
+        let trainer = parts.trainer(|key, device| self.model.init(key, device))?.with_stop(stop);
+        let (train, val) =
+            (loader.build(trainer.next_pass(), &trainer)?, loader.build(Pass::Validation, &trainer)?);
+        let name = loader.data.name.clone();
+        let run = RunConfig {
+            dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.clone() }),
+            fit: schedule,
+            settings: identity.settings.clone(),
+            identity,
+            title: name,
+            class_names: loader.data.class_names.clone(),
+            started,
+        };
+        let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines { n_epochs: schedule.n_epochs });
+        let (mut observers, evaluator) = ((lines, callback), Evaluator::Sampled);
+        let outcome = run.fit(
+            trainer,
+            &train,
+            &val,
+            |trainer, val, pass| evaluator.count(trainer, val, pass),
+            &mut observers,
+        )?;
+        match outcome {
+            Outcome::Interrupted(run) => {
+                let folder = run.folder().map(|folder| folder.path().to_owned()).unwrap_or_default();
+                Err(Error::Interrupted { n_epochs: run.n_epochs(), folder })
+            }
+            Outcome::Trained(trained) => {
+                let (model, report) = (trained.model().clone(), *trained.report());
+                let run = trained.into_run();
+                let best = run.best()?.clone();
+                Ok(TrainedModel { model, best, report, run, parts, started })
+            }
         }
-        run.load_best(&mut trainer)?;
-        let (model, best) = (trainer.model().clone(), run.best()?.clone());
-        Ok(TrainedModel { model, best, report, run, parts, started })
     }
 
-    fn check(&self, loader: &NeighborLoader, n_epochs: usize) -> Result<()> {
+    fn check(&self, loader: &NeighborLoader) -> Result<()> {
         let (n_fanouts, n_layers) = (loader.sampling.fanouts.len(), self.model.n_layers());
         if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
         }
-        if self.model.needs_edge_weights() && loader.sampling.weights == EdgeWeights::None {
-            return Err(Error::NoEdgeWeights);
+        match self.model.needs_edge_weights() && loader.sampling.weights == EdgeWeights::None {
+            true => Err(Error::NoEdgeWeights),
+            false => Ok(()),
         }
-        if n_epochs == 0 {
-            let (what, expected) = ("the number of epochs", "at least 1");
-            return Err(kiln_train::Error::BadSetting { what, expected, got: 0.0 }.into());
-        }
-        for (split, nodes) in [("training", &loader.data.split.train), ("validation", &loader.data.split.val)]
-        {
-            if nodes.is_empty() {
-                return Err(kiln_train::Error::EmptySplit { split }.into());
-            }
-        }
-        Ok(())
     }
 
-    fn device_of_rank(&self) -> Device {
+    fn config(&self) -> TrainerConfig {
         let of_rank = |devices: &Devices| devices.of_rank(self.rank.local_index()).device.clone();
-        self.devices.as_ref().map_or_else(Device::flex, of_rank)
+        let device = self.devices.as_ref().map_or_else(Device::flex, of_rank);
+        TrainerConfig { seed: self.seed, device, optimizer: self.optimizer }
     }
 
     /// What a run has in common with the one that it continues. Rank 0 alone compares it, and alone reads the data.
@@ -152,25 +145,20 @@ impl<C: ModelConfig> Trainer<C> {
     }
 }
 
-/// What makes the trainers of the crate `kiln-train`, for training and again for evaluation.
+/// What makes a trainer of the parts below, for training and again for evaluation.
 #[derive(Debug)]
 struct Parts {
-    optimizer: OptimizerConfig,
-    seed: u64,
-    device: Device,
+    config: TrainerConfig,
     rank: RankHandle,
 }
 
-type NodeTask<M> = NodeClassification<M, DeviceBatch<NodeInput>>;
-
 impl Parts {
-    fn trainer<M: LayerWise + Sync>(&self, model: M) -> Result<kiln_train::Trainer<NodeTask<M>>> {
-        let (comm, device) = (self.rank.communicator("trainer")?, self.device.clone());
-        Ok(kiln_train::Trainer::new(NodeTask::new(), model, &self.optimizer, comm, device)?)
-    }
-
-    fn batches(&self, loader: &NeighborLoader, phase: Pass) -> Result<Loader<NodeBatcher>> {
-        loader.build(phase, self.seed, &self.rank, &self.device)
+    fn trainer<M: LayerWise + Sync>(
+        &self,
+        init: impl FnOnce(RngKey, &Device) -> kiln_nn::Result<M>,
+    ) -> Result<kiln_train::Trainer<NodeClassification<M>>> {
+        let comm = self.rank.communicator("trainer")?;
+        Ok(kiln_train::Trainer::new(NodeClassification::new(), &self.config, comm, init)?)
     }
 }
 
@@ -194,8 +182,9 @@ impl<M: LayerWise + Sync> TrainedModel<M> {
     /// # Errors
     /// An empty split, and the errors of sampling.
     pub fn evaluate(&self, loader: &NeighborLoader, phase: Pass) -> Result<Counts> {
-        let batches = self.parts.batches(loader, phase)?;
-        let counts = self.parts.trainer(self.model.clone())?.evaluate(batches.epoch(phase), |_, _| ())?;
+        let mut trainer = self.parts.trainer(|_, _| Ok(self.model.clone()))?;
+        let batches = loader.build(phase, &trainer)?;
+        let counts = Evaluator::Sampled.count(&mut trainer, &batches, phase)?;
         match counts.total {
             0 => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
             _ => Ok(counts),
@@ -208,17 +197,14 @@ impl<M: LayerWise + Sync> TrainedModel<M> {
     /// # Errors
     /// As [`TrainedModel::evaluate`].
     pub fn predict(&self, loader: &NeighborLoader, phase: Pass) -> Result<Evaluation> {
-        let batches = self.parts.batches(loader, phase)?;
-        let mut trainer = self.parts.trainer(self.model.clone())?;
-        let mut outputs = Evaluation::default();
-        trainer.evaluate(batches.epoch(phase), |input, forward| {
-            outputs.add(&input.seeds, &input.labels, forward);
-        })?;
+        let mut trainer = self.parts.trainer(|_, _| Ok(self.model.clone()))?;
+        let batches = loader.build(phase, &trainer)?;
+        let outputs = Evaluator::Sampled.evaluate(&mut trainer, &batches, phase)?;
         Ok(outputs.gather(trainer.comm())?)
     }
 
-    /// Evaluates the model on the test split, writes the predictions, `summary.json` and `report.html` to the
-    /// run's folder, and returns the summary on rank 0. A collective.
+    /// Evaluates the model on the test split, writes the predictions, `summary.json` and, with the feature `report`,
+    /// `report.html` to the run's folder, and returns the summary on rank 0. A collective.
     ///
     /// # Errors
     /// As [`TrainedModel::evaluate`], and those of files.

@@ -55,7 +55,7 @@ fn refuses_settings_that_do_not_fit() {
     let error = refused(&data, &loader(&data).batch_size(0));
     assert!(matches!(error, Error::Train(TrainError::Loader(kiln::loader::Error::ZeroBatchSize))), "{error}");
     let error = refused(&data, &loader(&data).batch_size(1_000_000).drop_last());
-    assert!(matches!(error, Error::NoSteps { per_step: 1_000_000, .. }), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::NoStep { per_step: 1_000_000, .. })), "{error}");
     let error = refused(&data, &loader(&data).feature_cache(1 << 20));
     assert!(matches!(error, Error::CacheNeedsDevice), "{error}");
     let error = trainer(&data).device("abacus").unwrap_err();

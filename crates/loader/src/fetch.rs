@@ -38,26 +38,21 @@ pub trait Fetch: Send + Sync + 'static {
 }
 
 /// Batches for node tasks: samples blocks, gathers the input features and the seeds' labels.
+///
+/// In training each block but the first carries its transposed block, made here, in the loader's worker, where the
+/// backward pass would otherwise make it. The first block's input is usually features, which get no gradient. Where
+/// something before its aggregation learns (a layer that projects wide features first), its transposed block is made in
+/// the backward pass.
 pub struct NodeFetch<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
     labels: Arc<Labels>,
-    transposes: bool,
 }
 
 impl<S: FrontierSampler + ?Sized, F: FeatureSource + ?Sized> NodeFetch<S, F> {
     /// Batches from these parts, which are shared with the caller.
     pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
-        Self { sampler, features, labels, transposes: false }
-    }
-
-    /// The same batches, for training: each block but the first carries its transposed block, made here, in
-    /// the loader's worker, where the backward pass would otherwise make it. The first block's input is
-    /// usually features, which get no gradient. Where something before its aggregation learns (a layer that
-    /// projects wide features first), its transposed block is made in the backward pass.
-    #[must_use]
-    pub fn for_training(self) -> Self {
-        Self { transposes: true, ..self }
+        Self { sampler, features, labels }
     }
 }
 
@@ -117,10 +112,10 @@ where
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<MiniBatch, FetchError> {
-        let SeedBatch { step, key, seeds } = seeds;
+        let SeedBatch { pass, step, key, seeds } = seeds;
         let start = Instant::now();
         let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
-        if self.transposes {
+        if pass.is_training() {
             sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
         }
         let sampled_at = Instant::now();

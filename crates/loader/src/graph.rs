@@ -14,12 +14,14 @@ use crate::{Fetch, FetchError, Result, SeedBatch, StageTimes};
 /// holds all of them, and stand one after the other. Items are the graphs' positions.
 ///
 /// Nothing is sampled, so a batch does not depend on its key.
+///
+/// In training the block carries its transposed block, made here, in the loader's worker, where the backward pass would
+/// otherwise make it. It serves all layers but the first, whose input usually gets no gradient.
 pub struct GraphFetch<F: ?Sized> {
     graph: Arc<Csc>,
     node_offsets: Buf<u32>,
     features: Arc<F>,
     labels: Arc<Labels>,
-    transposes: bool,
 }
 
 impl<F: FeatureSource + ?Sized> GraphFetch<F> {
@@ -35,15 +37,7 @@ impl<F: FeatureSource + ?Sized> GraphFetch<F> {
         let n_graphs = node_offsets.len().saturating_sub(1);
         assert_eq!(labels.len(), n_graphs, "labels and graphs differ in number");
         assert_eq!(features.n_rows(), graph.n_nodes(), "feature rows and nodes differ in number");
-        Self { graph, node_offsets, features, labels, transposes: false }
-    }
-
-    /// The same batches, for training: their block carries its transposed block, made here, in the loader's
-    /// worker, where the backward pass would otherwise make it. It serves all layers but the first,
-    /// whose input usually gets no gradient.
-    #[must_use]
-    pub fn for_training(self) -> Self {
-        Self { transposes: true, ..self }
+        Self { graph, node_offsets, features, labels }
     }
 }
 
@@ -102,11 +96,11 @@ impl<F: FeatureSource + ?Sized + 'static> Fetch for GraphFetch<F> {
     type Scratch = ();
 
     fn fetch(&self, seeds: SeedBatch, _: &mut (), times: &mut StageTimes) -> Result<GraphBatch, FetchError> {
-        let SeedBatch { step, key, seeds } = seeds;
+        let SeedBatch { pass, step, key, seeds } = seeds;
         let graphs = seeds.as_nodes().to_vec();
         let start = Instant::now();
         let (mut block, node_offsets) = self.copy(&graphs)?;
-        if self.transposes {
+        if pass.is_training() {
             block.transpose();
         }
         let copied_at = Instant::now();

@@ -94,6 +94,11 @@ pub enum Pass {
 }
 
 impl Pass {
+    /// Whether the pass is an epoch of training.
+    pub fn is_training(self) -> bool {
+        matches!(self, Self::Train { .. })
+    }
+
     /// The key of the pass: `RngKey::new(seed)` folded with the epoch or the evaluation.
     pub fn key(self, seed: u64) -> RngKey {
         let run = RngKey::new(seed);
@@ -260,6 +265,7 @@ impl ItemOrder {
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
         let batch = |seeds| SeedBatch {
+            pass: self.pass,
             step,
             key: self.key.fold(Domain::Step, step as u64),
             seeds: Seeds::nodes(seeds),
@@ -283,6 +289,8 @@ impl ItemOrder {
 /// One rank's seeds of one step, and the key of all that is random in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeedBatch {
+    /// The pass: in training, blocks are prepared for the backward pass, too.
+    pub pass: Pass,
     /// The step within the pass, from 0, the same on all ranks.
     pub step: usize,
     /// The pass's key folded with the step; the same on all ranks, so that a node's picks do not depend

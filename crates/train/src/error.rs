@@ -2,9 +2,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use burn::tensor::Device;
 use kiln_graph::NodeId;
 
-use crate::DETERMINISM_CONTRACT;
+use crate::run::contract::DETERMINISM_CONTRACT;
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// What can go wrong while training.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +122,36 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// The model could not be made.
+    #[error(transparent)]
+    Model(#[from] kiln_nn::Error),
+    /// The model is not on the trainer's device, or does not track gradients there.
+    #[error(
+        "the model has parameters on {got:?}, expected all of them on {expected:?} with autodiff: make it on the device that \
+         `init` is given"
+    )]
+    ModelDevice {
+        /// The trainer's device.
+        expected: Device,
+        /// The device of the last parameter that is elsewhere.
+        got: Device,
+    },
+    /// A batch is on another device than the trainer.
+    #[error("a batch is on {got:?}, expected {expected:?}: make its loader by `Trainer::loader`")]
+    OtherDevice {
+        /// The trainer's device.
+        expected: Device,
+        /// The batch's device.
+        got: Device,
+    },
+    /// A loader has other items than the trainer's seed and rank give.
+    #[error("the loader's items are of {got}, expected {expected}: make them by `Trainer::items`")]
+    OtherLoader {
+        /// The seed or the share that is the trainer's.
+        expected: String,
+        /// That of the loader.
+        got: String,
+    },
     /// Weights could not be written or do not fit the model.
     #[error("the weights do not fit: {reason}")]
     Weights {
@@ -129,6 +163,35 @@ pub enum Error {
     EmptySplit {
         /// Which split.
         split: &'static str,
+    },
+    /// There are fewer items to train on than a step takes, and short steps are left out.
+    #[error(
+        "{n_items} items to train on give no step of {per_step}: lower the batch size, or keep the short last step"
+    )]
+    NoStep {
+        /// The number of items of all ranks.
+        n_items: usize,
+        /// The number of items that a step of all ranks takes.
+        per_step: usize,
+    },
+    /// A run is to end before the epoch that it has reached.
+    #[error("the number of epochs is {n_epochs}, but the run has done {n_done}: give at least as many")]
+    TooFewEpochs {
+        /// The number that was asked for.
+        n_epochs: usize,
+        /// The epochs that the run has done.
+        n_done: usize,
+    },
+    /// A trainer is not where the run is.
+    #[error(
+        "the trainer is in epoch {got}, the run in epoch {expected} (from 0), or in another step of it: give the trainer that \
+         the run was started with"
+    )]
+    OtherTrainer {
+        /// The epochs that the run has recorded.
+        expected: usize,
+        /// The epochs that the trainer has trained.
+        got: usize,
     },
     /// A run ended before its first evaluated epoch.
     #[error("no epoch was recorded, so there is no best model")]

@@ -1,5 +1,6 @@
 //! The training loop: a [`Trainer`] takes batches from a loader, a [`Task`] says what the loss of a
-//! batch is, and a [`RunFolder`] keeps what came of it.
+//! batch is, an [`Evaluator`] what the model is worth, and a [`RunConfig`] makes a run of it that keeps the best model and
+//! resumes. The crate's README has a whole program.
 //!
 //! This crate knows no dataset and no graph format. Every duration that it reports is measured here or
 //! travelled with the batch.
@@ -10,62 +11,51 @@
 //! let counts = Counts { loss_sum: 3.0, weight: 4.0, hits: 3, total: 4 };
 //! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
 //! ```
+//!
+//! # Features
+//! `report` (off): the page `report.html` and the learning curves `curves.svg` of a run.
 
-mod adam;
-mod checkpoint;
-mod classification;
-mod contract;
-mod counts;
-mod curves;
-mod device_fetch;
-mod device_sync;
 mod error;
-mod evaluation;
-mod files;
-mod fit;
-mod folder;
-mod graph;
-mod layer_range;
-mod layer_wise;
-mod memory;
-mod metrics;
-mod metrics_file;
-mod node;
-mod optimizer;
+mod evaluate;
+#[cfg(feature = "report")]
 mod report;
-mod report_page;
 mod run;
-mod spill;
-mod summary;
-mod sync;
-mod task;
-mod trainer;
-mod weights;
-mod write_failures;
+mod step;
 
-pub use classification::Prediction;
-pub use contract::DETERMINISM_CONTRACT;
-pub use counts::{Counts, Weight};
-pub use device_fetch::{DeviceNodeFetch, ToDevice};
-pub use device_sync::DeviceSync;
-pub use error::Error;
-pub use evaluation::Evaluation;
-pub use fit::{FitConfig, FitReport, Observer, TEST, VALIDATION, fit, test_best};
-pub use folder::RunFolder;
-pub use graph::{GraphClassification, GraphInput};
-pub use layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
-pub use memory::{MemoryUse, PeakMemory};
-pub use metrics::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics, roc_auc};
-pub use node::{NodeClassification, NodeInput};
-pub use optimizer::{AdamConfig, Optimizer, OptimizerConfig, StepDecay};
-pub use report::{EpochReport, EpochSoFar, MeanStepTime, StepReport, Timings};
-pub use report_page::{EpochRow, ReportPage};
-pub use run::{About, Resumed, Run, RunIdentity};
-pub use summary::{Best, Summary};
-pub use sync::{BucketSync, GradientSync};
-pub use task::{DeviceBatch, DeviceInput, Forward, Task, Upload};
-pub use trainer::Trainer;
-pub use weights::{load_weights, weights_to_bytes};
+pub use error::{Error, Result};
+pub use evaluate::evaluation::Evaluation;
+pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
+pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
+pub use evaluate::metrics::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics, roc_auc};
+#[cfg(feature = "report")]
+pub use report::page::ReportPage;
+pub use run::contract::DETERMINISM_CONTRACT;
+pub use run::fit::{FitConfig, TEST, VALIDATION, fit, test_best};
+pub use run::folder::RunFolder;
+pub use run::identity::RunIdentity;
+pub use run::metrics_file::EpochRow;
+pub use run::observer::Observer;
+pub use run::run_config::{Outcome, RunConfig, Tested, Trained};
+pub use run::run_dir::RunDir;
+pub use run::state::{About, Resumed, Run};
+pub use run::summary::{Best, FitReport, Summary};
+pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
+pub use step::classification::Prediction;
+pub use step::counts::{Counts, Weight};
+pub use step::device_fetch::DeviceNodeFetch;
+pub use step::device_sync::DeviceSync;
+pub use step::graph::{GraphClassification, GraphInput};
+pub use step::loaders::BatchConfig;
+pub use step::memory::{MemoryUse, PeakMemory};
+pub use step::node::{NodeClassification, NodeInput};
+pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, StepDecay};
+pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};
+pub use step::sync::{BucketSync, GradientSync};
+pub use step::task::{Forward, Task};
+pub use step::trainer::{Trainer, TrainerConfig};
+pub use step::weights::{load_weights, weights_to_bytes};
 
-/// The result of this crate's fallible functions.
-pub type Result<T> = std::result::Result<T, Error>;
+/// The program of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -13,10 +13,10 @@ use kiln_feature::{Dense, Labels};
 use kiln_loader::{Pass, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::RngKey;
-use kiln_train::{NodeClassification, OptimizerConfig, Trainer, VALIDATION};
+use kiln_train::{NodeClassification, Trainer, VALIDATION};
 use peak_alloc::PeakAlloc;
 
-use common::{data, loader, nodes, ranks, shard};
+use common::{config, data, loader, nodes, ranks, shard};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
@@ -61,9 +61,8 @@ fn model() -> Sage {
 fn train(data: &Dataset, n_ranks: usize) {
     let trained = ranks(n_ranks).run(|comm| {
         let loader = loader(data, &nodes(N_SEEDS), BATCH * n_ranks, shard(&*comm));
-        let (task, optimizer) = (NodeClassification::new(), OptimizerConfig::adam(0.01, 0.0));
-        let mut trainer = Trainer::new(task, model(), &optimizer, comm, Device::flex())?;
-        let trained = trainer.epoch(0, loader.epoch(TRAIN), |_| ())?.counts.total;
+        let mut trainer = Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(model()))?;
+        let trained = trainer.epoch(&loader, |_| ())?.counts.total;
         Ok([trained, trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?.total])
     });
     assert_eq!(trained.unwrap(), vec![[u64::from(N_SEEDS); 2]; n_ranks]);
@@ -75,8 +74,8 @@ fn bound_bytes(data: &Dataset) -> usize {
     let (mut batch, mut n_inputs) = (0, 0);
     for made in loader(data, &nodes(N_SEEDS), BATCH, Shard::default()).epoch(TRAIN) {
         let made = made.unwrap();
-        batch = batch.max(made.n_bytes());
-        n_inputs = n_inputs.max(made.blocks[0].n_src());
+        batch = batch.max(made.n_bytes);
+        n_inputs = n_inputs.max(made.input.blocks[0].n_src());
     }
     // A model before and after its update, Adam's two moments, gradients here and averaged, the bucket, the
     // sums' two buffers, and the model's bytes for the comparison at the end of an epoch.

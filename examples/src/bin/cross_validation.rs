@@ -17,9 +17,7 @@ use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
 use kiln_examples::run::RunArgs;
 use kiln_examples::{Mean, best_epoch, flags, launch, say};
 use kiln_graph::NodeId;
-use kiln_loader::Pass;
-use kiln_sample::RngKey;
-use kiln_train::{TEST, Trainer, VALIDATION};
+use kiln_train::{TEST, Trainer, TrainerConfig, VALIDATION};
 
 /// Cross-validates a network on many small graphs. Ranks take folds of their own.
 #[derive(Debug, Parser)]
@@ -99,19 +97,19 @@ fn train(
     left_out: &[usize],
     device: &Device,
 ) -> anyhow::Result<Vec<Vec<f64>>> {
-    let comm = Box::new(Solo);
-    let (items, ahead) = (args.run.items(comm.topology()), args.run.loader());
     let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
     let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
-    let train = graphs.training_loader(&rest, items, ahead, device)?;
-    ensure!(train.n_steps(Pass::Train { epoch: 0 }) > 0, "no step for these folds: lower --batch-size");
-    let judge = |&fold: &usize| graphs.loader(&folds[fold], items, ahead, device);
-    let judges = left_out.iter().map(judge).collect::<kiln_loader::Result<Vec<_>>>()?;
-    let model = args.model.config(graphs)?.init(RngKey::new(args.run.seed), &device.clone().autodiff())?;
-    let mut trainer = Trainer::new(GinTask::new(), model, &args.fit.optimizer()?, comm, device.clone())?;
+    let (run, model) = (&args.run, args.model.config(graphs)?);
+    let config = TrainerConfig { device: device.clone(), ..run.trainer(0, args.fit.optimizer()?) };
+    let init = |key, device: &Device| model.init(key, device);
+    let mut trainer = Trainer::new(GinTask::new(), &config, Box::new(Solo), init)?;
+    let train = graphs.loader(&trainer, &rest, run)?;
+    ensure!(train.n_steps(trainer.next_pass()) > 0, "no step for these folds: lower --batch-size");
+    let judge = |&fold: &usize| graphs.loader(&trainer, &folds[fold], run);
+    let judges = left_out.iter().map(judge).collect::<kiln_train::Result<Vec<_>>>()?;
     let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
-    for epoch in 0..args.fit.epochs {
-        trainer.epoch(epoch, train.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;
+    for _ in 0..args.fit.epochs {
+        trainer.epoch(&train, |_| ())?;
         for ((judge, curve), pass) in judges.iter().zip(&mut curves).zip([TEST, VALIDATION]) {
             curve.push(trainer.evaluate(judge.epoch(pass), |_, _| ())?.accuracy());
         }

@@ -12,7 +12,7 @@ use clap::{Parser, ValueEnum};
 use kiln_examples::args::{self, EdgeWeights};
 use kiln_examples::{NodeProgram, Placement, Program, flags, keep, run};
 use kiln_graph::Csc;
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, PickRule, Picks, RngKey};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, PickRule, Picks};
 
 /// Each neighbour with the same probability, none twice: Knuth's algorithm S (The Art of Computer
 /// Programming, volume 2, section 3.4.2).
@@ -91,7 +91,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let data = args.data.open(args.run.seed)?;
     let (graph, fanouts) = (data.graph.clone(), args.model.fanouts(&args.fanouts)?);
     let model = args.model.sage(data.features.dim(), data.labels.n_classes(), fanouts.len());
-    let judge = args.eval.judge(&graph, EdgeWeights::Unused, &args.run.ranks())?;
+    let evaluator = args.eval.evaluator(&data, &graph, EdgeWeights::Unused, &args.run.ranks())?;
     let sampler: Arc<dyn FrontierSampler> = match args.rule {
         Rule::Uniform => Arc::new(NeighborSampler::with_rule(graph, fanouts, uniform)),
         Rule::LowDegree => Arc::new(NeighborSampler::with_rule(graph.clone(), fanouts, LowDegree { graph })),
@@ -101,6 +101,6 @@ fn main() -> anyhow::Result<ExitCode> {
     let (data_name, class_names) = (&data.name, &data.class_names);
     let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
     // A rule of one's own runs on the processor, whatever device computes.
-    let program = NodeProgram { program, data: &data, sampler, placement: Placement::Host, judge };
-    program.train(|device| model.init(RngKey::new(args.run.seed), device))
+    let program = NodeProgram { program, data: &data, sampler, placement: Placement::Host, evaluator };
+    program.train(|key, device| model.init(key, device))
 }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use kiln_examples::{PartsArgs, Program, args, flags, keep, run};
-use kiln_sample::{Fanout, RngKey};
+use kiln_sample::Fanout;
 
 /// Trains GraphSAGE on a graph's nodes, whose parts lie with the ranks or with servers.
 #[derive(Debug, Parser)]
@@ -48,5 +48,5 @@ fn main() -> anyhow::Result<ExitCode> {
     let (settings, loss_every, class_names) = (&settings, None, &parts.class_names);
     let (data_name, data_hash) = (&parts.name, &parts.hash);
     let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-    parts.train(program, &fanouts, |device| model.init(RngKey::new(run.seed), device))
+    parts.train(program, &fanouts, |key, device| model.init(key, device))
 }

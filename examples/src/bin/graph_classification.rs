@@ -14,9 +14,8 @@ use kiln_data::Split;
 use kiln_examples::args::{self, FitArgs};
 use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
 use kiln_examples::{Crew, Ending, Program, keep::KeepArgs, run::RunArgs};
-use kiln_graph::NodeId;
-use kiln_sample::RngKey;
-use kiln_train::{Evaluation, MemoryUse, TEST, Trainer, VALIDATION};
+
+use kiln_train::{Evaluation, Trainer};
 
 /// Trains a network on many small graphs and keeps the best model.
 #[derive(Debug, Parser)]
@@ -57,21 +56,22 @@ fn train(
     split: &Split,
     comm: Box<dyn Communicator>,
 ) -> anyhow::Result<Ending> {
-    let run = program.run;
-    let topology = comm.topology();
-    let (items, ahead, device) = (run.items(topology), run.loader(), run.device_of(topology.local_rank));
-    let loader = |part: &[NodeId]| graphs.loader(part, items, ahead, &device);
-    let (val, test) = (loader(&split.val)?, loader(&split.test)?);
-    let train = graphs.training_loader(&split.train, items, ahead, &device)?;
-    let model = model.config(graphs)?.init(RngKey::new(run.seed), &device.clone().autodiff())?;
-    let (task, optimizer) = (GinTask::new(), program.fit.optimizer()?);
-    let trainer = Trainer::new(task, model, &optimizer, comm, device)?;
-    let validate = |trainer: &mut Trainer<_>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
-    let judge = |trainer: &mut Trainer<GinTask>| {
-        let mut said = Evaluation::default();
-        trainer
-            .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
-        Ok(said)
-    };
-    program.see_through(trainer, &train, validate, judge, MemoryUse::default, ())
+    let (run, model) = (program.run, model.config(graphs)?);
+    let config = run.trainer(comm.topology().local_rank, program.fit.optimizer()?);
+    let trainer = Trainer::new(GinTask::new(), &config, comm, |key, device| model.init(key, device))?;
+    let [train, val, test] =
+        [&split.train, &split.val, &split.test].map(|part| graphs.loader(&trainer, part, run));
+    program.run(
+        trainer,
+        &[train?, val?, test?],
+        |trainer, val, pass| trainer.evaluate(val.epoch(pass), |_, _| ()),
+        |trainer, test, pass| {
+            let mut said = Evaluation::default();
+            trainer.evaluate(test.epoch(pass), |input, forward| {
+                said.add(&input.items, &input.labels, forward)
+            })?;
+            Ok(said)
+        },
+        (),
+    )
 }

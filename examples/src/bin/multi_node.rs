@@ -13,9 +13,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use kiln_examples::{Judge, NodeProgram, Placement, Program, args, flags, keep, run};
+use kiln_examples::{NodeProgram, Placement, Program, args, flags, keep, run};
 use kiln_graph::gcn_norm;
-use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, RngKey, Rule, SamplerConfig};
+use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
+use kiln_train::Evaluator;
 
 /// Trains a GCN on a graph's nodes; each process is a rank.
 #[derive(Debug, Parser)]
@@ -57,8 +58,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let (settings, data_hash, loss_every) = (&settings, &args.data.hash(&data)?, Some(10));
     let (data_name, class_names) = (&data.name, &data.class_names);
     let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-    let judge = Judge::First { n_batches: args.val_batches };
+    let evaluator = Evaluator::FirstRank { n_batches: args.val_batches };
     let (sampler, placement) = (Arc::new(sampler), Placement::Host);
-    let program = NodeProgram { program, data: &data, sampler, placement, judge };
-    program.train(|device| config.init(RngKey::new(args.run.seed), device))
+    let program = NodeProgram { program, data: &data, sampler, placement, evaluator };
+    program.train(|key, device| config.init(key, device))
 }

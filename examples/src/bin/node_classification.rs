@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use kiln_examples::args::{self, EdgeWeights};
-use kiln_examples::{Judge, NodeProgram, Placement, PlacementArgs, Program, flags, keep, run};
+use kiln_examples::{NodeProgram, Placement, PlacementArgs, Program, flags, keep, run};
 use kiln_graph::gcn_norm;
 use kiln_kernels::DeviceSampler;
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
+use kiln_train::Evaluator;
 
 /// Kind of model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,28 +59,28 @@ fn main() -> anyhow::Result<ExitCode> {
     let data_hash = args.data.hash(&data)?;
     let fanouts = args.model.fanouts(&args.fanouts)?;
     let (d_in, n_classes, n_layers) = (data.features.dim(), data.labels.n_classes(), fanouts.len());
-    let (graph, key, ranks) = (data.graph.clone(), RngKey::new(args.run.seed), args.run.ranks());
-    let program = |sampler: Arc<dyn FrontierSampler>, placement: Placement, judge: Judge| {
+    let (graph, ranks) = (data.graph.clone(), args.run.ranks());
+    let program = |sampler: Arc<dyn FrontierSampler>, placement: Placement, evaluator: Evaluator| {
         let Args { run, fit, keep, .. } = &args;
         let (settings, data_hash, loss_every) = (&settings, &data_hash, None);
         let (data_name, class_names) = (&data.name, &data.class_names);
         let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-        NodeProgram { program, data: &data, sampler, placement, judge }
+        NodeProgram { program, data: &data, sampler, placement, evaluator }
     };
     match args.kind {
         Model::Sage => {
             let config = args.model.sage(d_in, n_classes, n_layers);
-            let judge = args.eval.judge(&graph, EdgeWeights::Unused, &ranks)?;
+            let evaluator = args.eval.evaluator(&data, &graph, EdgeWeights::Unused, &ranks)?;
             let sampler = NeighborSampler::new(graph.clone(), fanouts.clone());
             let placement = args
                 .placement
                 .place(&args.run, &data, graph, &sampler, |graph| Ok(DeviceSampler::new(graph, &fanouts)))?;
-            program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
+            program(Arc::new(sampler), placement, evaluator).train(|key, device| config.init(key, device))
         }
         Model::Gcn => {
             let config = args.model.gcn(d_in, n_classes, n_layers);
             let graph = Arc::new(gcn_norm(&graph)?);
-            let judge = args.eval.judge(&graph, EdgeWeights::Used, &ranks)?;
+            let evaluator = args.eval.evaluator(&data, &graph, EdgeWeights::Used, &ranks)?;
             let sampling = SamplerConfig::new(&fanouts)
                 .with_rule(Rule::UniformWithLoop)
                 .with_weights(kiln_sample::EdgeWeights::Unbiased);
@@ -87,7 +88,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {
                 DeviceSampler::with_config(graph, sampling.clone())
             })?;
-            program(Arc::new(sampler), placement, judge).train(|device| config.init(key, device))
+            program(Arc::new(sampler), placement, evaluator).train(|key, device| config.init(key, device))
         }
     }
 }

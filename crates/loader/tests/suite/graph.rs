@@ -35,13 +35,20 @@ fn fetch(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphFetch<dyn Feature
     GraphFetch::new(Arc::new(graph), offsets.to_vec().into(), features, labels)
 }
 
-/// One batch of these graphs.
+/// One batch of these graphs, for evaluation.
 fn take<F>(fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>
 where
     F: FeatureSource + ?Sized + 'static,
 {
+    take_in(Pass::Evaluate { split: 0 }, fetch, graphs)
+}
+
+fn take_in<F>(pass: Pass, fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>
+where
+    F: FeatureSource + ?Sized + 'static,
+{
     let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
-    let seeds = SeedBatch { step: 7, key: RngKey::new(1), seeds };
+    let seeds = SeedBatch { pass, step: 7, key: RngKey::new(1), seeds };
     fetch.fetch(seeds, &mut (), &mut StageTimes::default())
 }
 
@@ -65,7 +72,8 @@ fn graphs_of_a_batch_stand_one_after_the_other() {
 #[test]
 fn a_batch_for_training_is_the_same_with_its_block_transposed() {
     let plain = take(&fetch(graph(), &OFFSETS, &CLASSES), &[3, 1, 0]).unwrap();
-    let training = take(&fetch(graph(), &OFFSETS, &CLASSES).for_training(), &[3, 1, 0]).unwrap();
+    let fetch = fetch(graph(), &OFFSETS, &CLASSES);
+    let training = take_in(Pass::Train { epoch: 0 }, &fetch, &[3, 1, 0]).unwrap();
     assert_eq!((&training.block, training.x.n_bytes()), (&plain.block, plain.x.n_bytes()));
     assert_eq!(plain.block.transposed(), None);
     assert_eq!(training.block.transposed(), Some(&Transposed::of(&plain.block)));

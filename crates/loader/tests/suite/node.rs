@@ -6,10 +6,10 @@ use std::sync::Arc;
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, Transposed};
 use kiln_loader::{
-    Error, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass,
-    Shard, StageTimes,
+    Error, Fetch, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch,
+    Pass, SeedBatch, Shard, StageTimes,
 };
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
 
 const N_NODES: u32 = 6000;
 const N_CLASSES: u32 = 7;
@@ -103,12 +103,14 @@ fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() 
         let features = Arc::new(Dense::from_f32(rows.clone(), 2).unwrap());
         NodeFetch::new(sampler, features, Arc::new(Labels::new(vec![0; N_NODES as usize], 1)))
     };
-    let batch = |fetch| {
-        let items = ItemSampler::new(nodes(), ItemSamplerConfig::default()).unwrap();
-        let loader = Loader::new(items, fetch, LoaderConfig { workers: 0, queue_bytes: 1 << 20 }).unwrap();
-        loader.epoch(Pass::Train { epoch: 0 }).next().unwrap().unwrap()
+    // The same seeds and the same key in both.
+    let items = ItemSampler::new(nodes(), ItemSamplerConfig::default()).unwrap();
+    let seeds = items.epoch(Pass::Train { epoch: 0 }).step(0);
+    let batch = |pass| {
+        let seeds = SeedBatch { pass, ..seeds.clone() };
+        fetch().fetch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap()
     };
-    let (plain, training): (MiniBatch, MiniBatch) = (batch(fetch()), batch(fetch().for_training()));
+    let (plain, training) = (batch(Pass::Evaluate { split: 0 }), batch(Pass::Train { epoch: 0 }));
     assert_eq!(training.blocks, plain.blocks);
     assert!(plain.blocks.iter().all(|block| block.transposed().is_none()));
     assert_eq!(training.blocks[0].transposed(), None);

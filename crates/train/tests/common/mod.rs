@@ -12,9 +12,9 @@ use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
-use kiln_train::{NodeClassification, OptimizerConfig, Trainer};
+use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
 
-pub(crate) type NodeLoader = Loader<NodeFetch<NeighborSampler, dyn FeatureSource>>;
+pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
 
 /// Ranks of one thread each. Whoever waits as long as the deadline has hung, and the test with it.
 pub(crate) fn ranks(n_ranks: usize) -> Ranks {
@@ -52,6 +52,7 @@ pub(crate) fn loader(data: &Dataset, nodes: &[NodeId], global_batch: usize, shar
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let config = LoaderConfig { workers: 0, ..Default::default() };
+    let fetch = DeviceBatcher::new(fetch, &Device::flex());
     Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, config).unwrap()
 }
 
@@ -65,6 +66,10 @@ pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
 
 /// A trainer of a model with dropout, by Adam. All ranks have the same device.
 pub(crate) fn trainer(data: &Dataset, comm: Box<dyn Communicator>) -> Trainer<NodeClassification<Sage>> {
-    let (task, model) = (NodeClassification::new(), sage(data, [0.1, 0.5]));
-    Trainer::new(task, model, &OptimizerConfig::adam(0.01, 0.0), comm, Device::flex()).unwrap()
+    Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, [0.1, 0.5]))).unwrap()
+}
+
+/// Adam on the processor, with the seed of [`loader`].
+pub(crate) fn config() -> TrainerConfig {
+    TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) }
 }

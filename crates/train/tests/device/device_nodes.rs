@@ -10,10 +10,10 @@ use kiln_kernels::testing::{device, read_block, reads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
 use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, RngKey, input_counts};
+use kiln_sample::{Fanout, NeighborSampler, input_counts};
 use kiln_train::{
-    DeviceBatch, DeviceNodeFetch, EpochReport, EpochSoFar, NodeClassification, NodeInput, OptimizerConfig,
-    StepReport, ToDevice, Trainer, Upload, weights_to_bytes,
+    DeviceBatch, DeviceBatcher, DeviceNodeFetch, EpochReport, NodeClassification, NodeInput, OptimizerConfig,
+    StepReport, Trainer, TrainerConfig, weights_to_bytes,
 };
 
 use crate::common::{data, nodes, ranks, shard};
@@ -38,7 +38,7 @@ fn loader<F: Fetch>(data: &Dataset, comm: &dyn Communicator, fetch: F, workers: 
 
 fn host_fetch(data: &Dataset) -> NodeFetch<NeighborSampler, dyn kiln_feature::FeatureSource> {
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
-    NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone()).for_training()
+    NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone())
 }
 
 /// Made on the device, from a tenth of the rows or all of them.
@@ -58,8 +58,8 @@ fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNo
     DeviceNodeFetch::new(sampler.into(), features.into(), data.labels.clone())
 }
 
-fn sage(data: &Dataset, device: &Device) -> Sage {
-    let config = SageConfig {
+fn sage(data: &Dataset) -> SageConfig {
+    SageConfig {
         d_in: data.features.dim(),
         hidden: 16,
         n_classes: data.labels.n_classes(),
@@ -67,25 +67,30 @@ fn sage(data: &Dataset, device: &Device) -> Sage {
         aggregate: Aggregate::Mean,
         input_dropout: 0.1,
         dropout: 0.5,
-    };
-    config.init(RngKey::new(1), &device.clone().autodiff()).unwrap()
+    }
 }
 
-fn train<F: Fetch>(
+fn trainer(
+    data: &Dataset,
+    comm: Box<dyn Communicator>,
+    device: &Device,
+) -> Trainer<NodeClassification<Sage>> {
+    let optimizer = OptimizerConfig::adam(0.01, 0.0);
+    let config = TrainerConfig { seed: 1, device: device.clone(), optimizer };
+    Trainer::new(NodeClassification::new(), &config, comm, |key, device| sage(data).init(key, device))
+        .unwrap()
+}
+
+fn train<F: Fetch<Batch = DeviceBatch<NodeInput>>>(
     data: &Dataset,
     comm: Box<dyn Communicator>,
     device: &Device,
     fetch: F,
     workers: usize,
-) -> (EpochReport, Vec<u8>)
-where
-    F::Batch: Upload<Input = NodeInput>,
-{
-    let model = sage(data, device);
+) -> (EpochReport, Vec<u8>) {
     let loader = loader(data, &*comm, fetch, workers);
-    let (task, optimizer) = (NodeClassification::<Sage, F::Batch>::new(), OptimizerConfig::adam(0.01, 0.0));
-    let mut trainer = Trainer::new(task, model, &optimizer, comm, device.clone()).unwrap();
-    let report = trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }), |_| ()).unwrap();
+    let mut trainer = trainer(data, comm, device);
+    let report = trainer.epoch(&loader, |_| ()).unwrap();
     let counts = trainer.evaluate(loader.epoch(Pass::Validation), |_, _| ()).unwrap();
     assert_eq!(counts.total, 305);
     (report, weights_to_bytes(trainer.model()).unwrap())
@@ -94,14 +99,14 @@ where
 #[test]
 fn the_trainer_does_not_know_where_a_batch_was_made() {
     let (data, device) = (data(400), device());
-    let (expected, weights) = train(&data, Box::new(Solo), &device, host_fetch(&data), 0);
+    let on_host = || DeviceBatcher::new(host_fetch(&data), &device);
+    let (expected, weights) = train(&data, Box::new(Solo), &device, on_host(), 0);
     let check = |what: &str, (got, got_weights): (EpochReport, Vec<u8>)| {
         assert_eq!(got.counts, expected.counts, "{what}: losses");
         assert_eq!(got_weights, weights, "{what}: weights");
     };
     for workers in [0, 1] {
-        let fetch = ToDevice::new(host_fetch(&data), &device);
-        check("brought by a worker", train(&data, Box::new(Solo), &device, fetch, workers));
+        check("brought by a worker", train(&data, Box::new(Solo), &device, on_host(), workers));
         for has_all_rows in [true, false] {
             let fetch = device_fetch(&data, &device, has_all_rows);
             check("made on the device", train(&data, Box::new(Solo), &device, fetch, workers));
@@ -117,7 +122,7 @@ fn two_ranks_of_one_device_train_on_batches_that_it_makes() {
             .run(|comm| {
                 Ok(match on_device {
                     true => train(&data, comm, &device, device_fetch(&data, &device, true), 1),
-                    false => train(&data, comm, &device, host_fetch(&data), 1),
+                    false => train(&data, comm, &device, DeviceBatcher::new(host_fetch(&data), &device), 1),
                 })
             })
             .unwrap()
@@ -190,19 +195,17 @@ fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
     let (data, device) = (data(400), device());
     let run = |read_every: usize| {
         let loader = loader(&data, &Solo, device_fetch(&data, &device, true), 1);
-        let model = sage(&data, &device);
-        let (task, optimizer) = (NodeClassification::<Sage, _>::new(), OptimizerConfig::adam(0.01, 0.0));
-        let trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device.clone()).unwrap();
-        let mut trainer = trainer.with_read_every(read_every);
-        let (mut batches, mut so_far) = (loader.epoch(Pass::Train { epoch: 0 }), EpochSoFar::start(0));
+        let mut trainer = trainer(&data, Box::new(Solo), &device).with_read_every(read_every);
+        let mut batches = loader.epoch(trainer.next_pass());
         let (mut steps, mut reads, mut more) = (Vec::new(), Vec::new(), true);
         while more {
             let seen = |report: &StepReport| steps.push((report.step, report.counts));
-            let read = reads_of(|| more = trainer.step(&mut batches, &mut so_far, seen).unwrap());
+            let read = reads_of(|| more = trainer.step(&mut batches, seen).unwrap());
             reads.push(read.n_reads);
         }
-        assert_eq!(so_far.report().n_steps, 5);
-        (steps, reads, so_far.report().counts, weights_to_bytes(trainer.model()).unwrap())
+        let report = trainer.end_epoch().unwrap();
+        assert_eq!(report.n_steps, 5);
+        (steps, reads, report.counts, weights_to_bytes(trainer.model()).unwrap())
     };
     let (steps, reads, counts, weights) = run(1);
     assert_eq!(steps.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);

@@ -13,8 +13,8 @@ use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConf
 use kiln_nn::{Gin, GinConfig};
 use kiln_sample::RngKey;
 use kiln_train::{
-    Counts, EpochReport, FitConfig, GraphClassification, Observer, OptimizerConfig, Run, RunFolder,
-    RunIdentity, StepReport, Trainer, VALIDATION, fit, weights_to_bytes,
+    Counts, DeviceBatcher, EpochReport, FitConfig, GraphClassification, Observer, OptimizerConfig, Run,
+    RunFolder, RunIdentity, StepReport, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{nodes, ranks, shard};
@@ -24,7 +24,7 @@ const GLOBAL_BATCH: usize = 8;
 const N_GRAPHS: u32 = 36;
 
 /// Rings of 3 to 9 nodes with the features `[1, position]`; their class says whether they are long.
-fn loader(shard: Shard) -> Loader<GraphFetch<dyn FeatureSource>> {
+fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> {
     let (mut offsets, mut srcs, mut dsts, mut x) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     let n_nodes = |graph: u32| 3 + graph * 5 % 7;
     for graph in 0..N_GRAPHS {
@@ -43,14 +43,15 @@ fn loader(shard: Shard) -> Loader<GraphFetch<dyn FeatureSource>> {
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 3, shard, ..Default::default() };
     let config = LoaderConfig { workers: 1, ..Default::default() };
+    let fetch = DeviceBatcher::new(fetch, &Device::flex());
     Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), fetch, config).unwrap()
 }
 
 fn trainer(comm: Box<dyn Communicator>) -> Trainer<GraphClassification<Gin>> {
-    let config = GinConfig { n_layers: 2, ..GinConfig::paper(2, 6, 2) };
-    let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
-    let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    Trainer::new(GraphClassification::new(), model, &optimizer, comm, Device::flex()).unwrap()
+    let model = GinConfig { n_layers: 2, ..GinConfig::paper(2, 6, 2) };
+    let config = TrainerConfig { seed: 3, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
+    let init = |_, device: &Device| model.init(RngKey::new(1), device);
+    Trainer::new(GraphClassification::new(), &config, comm, init).unwrap()
 }
 
 /// What does not learn: running statistics, and the fixed epsilons.
@@ -77,7 +78,7 @@ fn buffers(model: &Gin) -> Vec<f32> {
 fn statistics_alone(rank: usize) -> Vec<f32> {
     let mut trainer = trainer(Box::new(Solo::new()));
     let shard = Shard { rank, world_size: 2 };
-    trainer.epoch(0, loader(shard).epoch(Pass::Train { epoch: 0 }).take(1), |_| ()).unwrap();
+    trainer.epoch_of(loader(shard).epoch(Pass::Train { epoch: 0 }).take(1), |_| ()).unwrap();
     buffers(trainer.model())
 }
 
@@ -86,7 +87,7 @@ fn running_statistics_are_the_first_ranks() {
     let of_ranks = ranks(2).run(|comm| {
         let loader = loader(shard(&*comm));
         let mut trainer = trainer(comm);
-        trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }).take(1), |_| ())?;
+        trainer.epoch_of(loader.epoch(Pass::Train { epoch: 0 }).take(1), |_| ())?;
         Ok(buffers(trainer.model()))
     });
     let of_ranks = of_ranks.unwrap();
@@ -100,9 +101,9 @@ fn ranks_end_with_the_same_bytes() {
     let of_ranks = ranks(2).run(|comm| {
         let loader = loader(shard(&*comm));
         let mut trainer = trainer(comm);
-        for epoch in 0..3 {
+        for _ in 0..3 {
             // Compares the ranks' models at its end.
-            trainer.epoch(epoch, loader.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;
+            trainer.epoch(&loader, |_| ())?;
         }
         trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?;
         Ok((weights_to_bytes(trainer.model())?, buffers(trainer.model())))

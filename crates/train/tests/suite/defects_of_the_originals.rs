@@ -8,12 +8,12 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_comm::Communicator;
 use kiln_graph::NodeId;
-use kiln_loader::{Pass, Shard, StageTimes};
+use kiln_loader::{Shard, StageTimes};
 use kiln_nn::Ctx;
 use kiln_sample::RngKey;
-use kiln_train::{Counts, DeviceBatch, Forward, OptimizerConfig, Task, Trainer, VALIDATION};
+use kiln_train::{Counts, DeviceBatch, Forward, Task, Trainer, VALIDATION};
 
-use crate::common::{data, loader, nodes, ranks, shard, trainer};
+use crate::common::{config, data, loader, nodes, ranks, shard, trainer};
 
 /// A model that learns nothing of use.
 #[derive(Module, Debug)]
@@ -31,14 +31,9 @@ struct Item {
 }
 
 impl Task for Told {
-    type Batch = Vec<Item>;
     type Input = Vec<Item>;
     type Model = Zero;
     type Truth = Vec<bool>;
-
-    fn upload(&self, input: Vec<Item>, _: &Device) -> DeviceBatch<Vec<Item>> {
-        DeviceBatch { key: RngKey::new(0), n_items: input.len(), times: StageTimes::default(), input }
-    }
 
     fn forward(&self, model: &Zero, input: &Vec<Item>, _: &Ctx) -> Forward {
         let device = model.value.val().device();
@@ -59,9 +54,16 @@ impl Task for Told {
 }
 
 fn told(comm: Box<dyn Communicator>) -> Trainer<Told> {
-    let value = Tensor::from_data(TensorData::new(vec![0.0_f32], [1]), &Device::flex().autodiff());
-    let model = Zero { value: Param::from_tensor(value) };
-    Trainer::new(Told, model, &OptimizerConfig::adam(0.01, 0.0), comm, Device::flex()).unwrap()
+    let init = |_, device: &Device| {
+        let value = Tensor::from_data(TensorData::new(vec![0.0_f32], [1]), device);
+        Ok(Zero { value: Param::from_tensor(value) })
+    };
+    Trainer::new(Told, &config(), comm, init).unwrap()
+}
+
+fn batch(input: Vec<Item>) -> kiln_loader::Result<DeviceBatch<Vec<Item>>> {
+    let (key, times, device) = (RngKey::new(0), StageTimes::default(), Device::flex());
+    Ok(DeviceBatch { key, n_items: input.len(), n_bytes: 0, times, device, input })
 }
 
 fn items(n_items: usize, loss: f32, is_right: bool) -> Vec<Item> {
@@ -74,10 +76,10 @@ fn items(n_items: usize, loss: f32, is_right: bool) -> Vec<Item> {
 fn accuracies_of_ranks_are_not_averaged() {
     let accuracies = ranks(2).run(|comm| {
         let is_first = comm.topology().rank == 0;
-        let batch = if is_first { items(3, 1.0, true) } else { items(1, 1.0, false) };
+        let items = if is_first { items(3, 1.0, true) } else { items(1, 1.0, false) };
         let mut trainer = told(comm);
-        let validated = trainer.evaluate([Ok(batch.clone())], |_, _| ())?;
-        let trained = trainer.epoch(0, [Ok(batch)], |_| ())?;
+        let validated = trainer.evaluate([batch(items.clone())], |_, _| ())?;
+        let trained = trainer.epoch_of([batch(items)], |_| ())?;
         Ok([validated.accuracy(), trained.counts.accuracy()])
     });
     assert_eq!(accuracies.unwrap(), [[0.75; 2]; 2]);
@@ -89,10 +91,10 @@ fn accuracies_of_ranks_are_not_averaged() {
 fn losses_are_divided_by_seeds_and_not_by_steps() {
     let losses = ranks(2).run(|comm| {
         let last = if comm.topology().rank == 0 { Vec::new() } else { items(1, 6.0, false) };
-        let batches = || [Ok(items(2, 1.0, true)), Ok(last.clone())];
+        let batches = || [batch(items(2, 1.0, true)), batch(last.clone())];
         let mut trainer = told(comm);
         let mut steps = Vec::new();
-        let trained = trainer.epoch(0, batches(), |step| steps.push(step.counts.loss()))?;
+        let trained = trainer.epoch_of(batches(), |step| steps.push(step.counts.loss()))?;
         assert_eq!(steps, [1.0, 6.0]);
         Ok([trained.counts.loss(), trainer.evaluate(batches(), |_, _| ())?.loss()])
     });
@@ -107,12 +109,12 @@ fn no_seed_is_dropped_and_all_ranks_are_shuffled_together() {
         let loader = loader(&data, &nodes(50), 15, shard(&*comm));
         let mut trainer = trainer(&data, comm);
         let mut seen = Vec::new();
-        for epoch in 0..4 {
+        for _ in 0..4 {
             let mut own = BTreeSet::new();
-            let batches = loader.epoch(Pass::Train { epoch }).inspect(|batch| {
-                own.extend(batch.as_ref().unwrap().seeds.as_nodes().iter().copied());
+            let batches = loader.epoch(trainer.next_pass()).inspect(|batch| {
+                own.extend(batch.as_ref().unwrap().input.seeds.iter().copied());
             });
-            trainer.epoch(epoch as usize, batches, |_| ())?;
+            trainer.epoch_of(batches, |_| ())?;
             seen.push(own);
         }
         Ok(seen)
@@ -163,7 +165,7 @@ fn uneven_input_hangs_nobody() {
         let counts = ranks(4).run(|comm| {
             let loader = loader(&data, &nodes(n_seeds), 4, shard(&*comm));
             let mut trainer = trainer(&data, comm);
-            let trained = trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }), |_| ())?.counts.total;
+            let trained = trainer.epoch(&loader, |_| ())?.counts.total;
             Ok([trained, trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?.total])
         });
         assert_eq!(counts.unwrap(), [[u64::from(n_seeds); 2]; 4]);
@@ -172,7 +174,8 @@ fn uneven_input_hangs_nobody() {
     let told_of = Mutex::new(Vec::new());
     let outcome = ranks(2).run(|comm| {
         let n_batches = 2 + comm.topology().rank;
-        let error = told(comm).epoch(0, (0..n_batches).map(|_| Ok(items(1, 1.0, true))), |_| ()).unwrap_err();
+        let error =
+            told(comm).epoch_of((0..n_batches).map(|_| batch(items(1, 1.0, true))), |_| ()).unwrap_err();
         told_of.lock().unwrap().push(error.to_string());
         Err::<(), _>(error.into())
     });
@@ -190,7 +193,7 @@ fn a_short_last_batch_scores_its_seeds_and_nothing_else() {
         let loader = loader(&data, &nodes(23), 10, shard(&*comm));
         let mut trainer = trainer(&data, comm);
         let (mut trained, mut judged) = (Vec::new(), Vec::new());
-        trainer.epoch(0, loader.epoch(Pass::Train { epoch: 0 }), |step| trained.push(step.counts.total))?;
+        trainer.epoch(&loader, |step| trained.push(step.counts.total))?;
         trainer.evaluate(loader.epoch(VALIDATION), |input, forward| {
             assert!(input.seeds.len() < input.x.dims()[0]);
             judged.push([input.seeds.len(), input.labels.len(), forward.outputs.dims()[0]]);

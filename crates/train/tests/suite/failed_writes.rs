@@ -261,7 +261,8 @@ fn a_run_that_is_stopped_while_the_disk_is_full_fails() {
 #[test]
 fn files_that_could_not_be_written_follow_with_the_next_checkpoint() {
     let expected = undisturbed(1);
-    for name in ["metrics.jsonl", "curves.svg", "best.safetensors"] {
+    let names = ["metrics.jsonl", "curves.svg", "best.safetensors"];
+    for name in names.into_iter().filter(|name| cfg!(feature = "report") || *name != "curves.svg") {
         let folder = tempfile::tempdir().unwrap();
         // At the end of the first epoch.
         let case = Case { full: vec![name], during: 4..5, ..Case::default() };

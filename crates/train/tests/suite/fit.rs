@@ -12,10 +12,11 @@ use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, RngKey};
+use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, EpochReport, Error, Evaluation, FitConfig, FitReport, NodeClassification, Observer,
-    OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
+    Counts, DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, NodeClassification,
+    Observer, OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, TrainerConfig,
+    VALIDATION, fit, test_best,
 };
 
 const TRAIN: Pass = Pass::Train { epoch: 0 };
@@ -49,19 +50,20 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-type NodeLoader = Loader<NodeFetch<NeighborSampler, dyn FeatureSource>>;
+type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
 
 fn loader(data: &Dataset, nodes: &[NodeId]) -> NodeLoader {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(5); 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 100, seed: 1, ..Default::default() };
+    let fetch = DeviceBatcher::new(fetch, &Device::flex());
     Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
 }
 
 type SageTrainer = Trainer<NodeClassification<Sage>>;
 
 fn trainer(data: &Dataset) -> SageTrainer {
-    let config = SageConfig {
+    let model = SageConfig {
         d_in: data.features.dim(),
         hidden: 16,
         n_classes: 4,
@@ -70,9 +72,9 @@ fn trainer(data: &Dataset) -> SageTrainer {
         input_dropout: 0.0,
         dropout: 0.2,
     };
-    let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
-    let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    Trainer::new(NodeClassification::new(), model, &optimizer, Box::new(Solo), Device::flex()).unwrap()
+    let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
+    let init = |key, device: &Device| model.init(key, device);
+    Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init).unwrap()
 }
 
 fn run(trainer: &mut SageTrainer, folder: &Path) -> Run {

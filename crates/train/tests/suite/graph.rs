@@ -19,8 +19,9 @@ use kiln_loader::{
 use kiln_nn::{Ctx, Epsilon, GinConfig, GraphModel, Mode, Readout};
 use kiln_sample::{RngKey, Seeds};
 use kiln_train::{
-    Counts, Evaluation, FitConfig, GraphClassification, GraphInput, OptimizerConfig, Prediction, Run,
-    RunFolder, RunIdentity, TEST, Task, Trainer, VALIDATION, fit, test_best, weights_to_bytes,
+    Counts, DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, OptimizerConfig,
+    Prediction, Run, RunFolder, RunIdentity, TEST, Task, ToDevice, Trainer, TrainerConfig, VALIDATION, fit,
+    test_best, weights_to_bytes,
 };
 
 /// Graphs of undirected edges, with one number a node and a class each.
@@ -53,16 +54,25 @@ fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureSource> {
     fetch(&graphs, vec![1.0; n_nodes as usize], labels)
 }
 
-fn loader(n_graphs: u32, items: std::ops::Range<u32>) -> Loader<GraphFetch<dyn FeatureSource>> {
+fn loader(
+    n_graphs: u32,
+    items: std::ops::Range<u32>,
+) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> {
     let config = ItemSamplerConfig { batch_size: 16, seed: 1, ..Default::default() };
     let items = ItemSampler::new(items.map(NodeId).collect::<Vec<_>>(), config).unwrap();
-    Loader::new(items, rings_and_stars(n_graphs), LoaderConfig::default()).unwrap()
+    let fetch = DeviceBatcher::new(rings_and_stars(n_graphs), &Device::flex());
+    Loader::new(items, fetch, LoaderConfig::default()).unwrap()
+}
+
+/// Adam on the processor, with the seed of [`loader`].
+fn config() -> TrainerConfig {
+    TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) }
 }
 
 /// A batch of these graphs.
 fn batch(fetch: &GraphFetch<dyn FeatureSource>, graphs: &[u32]) -> GraphBatch {
     let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
-    let seeds = SeedBatch { step: 0, key: RngKey::new(1), seeds };
+    let seeds = SeedBatch { pass: TEST, step: 0, key: RngKey::new(1), seeds };
     fetch.fetch(seeds, &mut (), &mut StageTimes::default()).unwrap()
 }
 
@@ -92,7 +102,7 @@ fn sum_of_features(device: &Device) -> SumOfFeatures {
 fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     let device = Device::flex().autodiff();
     let task = GraphClassification::new();
-    let uploaded = task.upload(batch(&four(), &[3, 1, 2, 0]), &device);
+    let uploaded = batch(&four(), &[3, 1, 2, 0]).to_device(&device.clone().inner());
     assert_eq!((uploaded.n_items, uploaded.key), (4, RngKey::new(1)));
     let input = &uploaded.input;
     assert_eq!(input.items, [3, 1, 2, 0].map(NodeId));
@@ -113,13 +123,11 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
 
 #[test]
 fn an_evaluation_names_graphs_by_their_positions() {
-    let device = Device::flex();
-    let model = sum_of_features(&device.clone().autodiff());
-    let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let mut trainer =
-        Trainer::new(GraphClassification::new(), model, &optimizer, Box::new(Solo), device).unwrap();
+    let init = |_, device: &Device| Ok(sum_of_features(device));
+    let mut trainer = Trainer::new(GraphClassification::new(), &config(), Box::new(Solo), init).unwrap();
     let mut said = Evaluation::default();
-    let batches = [Ok(batch(&four(), &[3, 1])), Ok(batch(&four(), &[])), Ok(batch(&four(), &[0, 2]))];
+    let batches =
+        [&[3, 1][..], &[], &[0, 2]].map(|graphs| Ok(batch(&four(), graphs).to_device(&Device::flex())));
     let visit = |input: &GraphInput, forward: &_| said.add(&input.items, &input.labels, forward);
     let counts = trainer.evaluate(batches, visit).unwrap();
     let expected = [(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 0, 1)];
@@ -137,18 +145,15 @@ fn a_class_without_an_output_is_refused() {
     let device = Device::flex();
     let model = SumOfFeatures { factors: Param::from_tensor(Tensor::from_data([[1.0]], &device)) };
     let task = GraphClassification::new();
-    let uploaded = task.upload(batch(&four(), &[1]), &device);
+    let uploaded = batch(&four(), &[1]).to_device(&device);
     task.forward(&model, &uploaded.input, &Ctx { key: RngKey::new(0), mode: Mode::Eval });
 }
 
 /// Accuracy on graphs that were not trained on, of the best epoch's weights, which have the statistics of
 /// that epoch in them.
-fn check_learns(config: &GinConfig, n_epochs: usize) {
-    let device = Device::flex();
-    let model = config.init(RngKey::new(1), &device.clone().autodiff()).unwrap();
-    let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let mut trainer =
-        Trainer::new(GraphClassification::new(), model, &optimizer, Box::new(Solo), device).unwrap();
+fn check_learns(model: &GinConfig, n_epochs: usize) {
+    let init = |key, device: &Device| model.init(key, device);
+    let mut trainer = Trainer::new(GraphClassification::new(), &config(), Box::new(Solo), init).unwrap();
     let (train, val, test) = (loader(300, 0..160), loader(300, 160..220), loader(300, 220..300));
     let folder = tempfile::tempdir().unwrap();
     let mut run =
@@ -156,7 +161,7 @@ fn check_learns(config: &GinConfig, n_epochs: usize) {
     let validate = |trainer: &mut Trainer<_>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
     let epochs = FitConfig { n_epochs, patience: None, checkpoint_every: None };
     fit(&mut trainer, &train, epochs, validate, &mut run, &mut ()).unwrap();
-    assert_eq!(run.best().unwrap().val.accuracy(), 1.0, "{config:?}");
+    assert_eq!(run.best().unwrap().val.accuracy(), 1.0, "{model:?}");
     let mut bytes = Vec::new();
     let said = test_best(trainer, &run, |trainer| {
         bytes = weights_to_bytes(trainer.model()).unwrap();
@@ -165,7 +170,7 @@ fn check_learns(config: &GinConfig, n_epochs: usize) {
             .evaluate(test.epoch(TEST), |input, forward| said.add(&input.items, &input.labels, forward))?;
         Ok(said)
     });
-    assert_eq!(said.unwrap().metrics().accuracy, 1.0, "{config:?}");
+    assert_eq!(said.unwrap().metrics().accuracy, 1.0, "{model:?}");
     assert_eq!(bytes, std::fs::read(folder.path().join("best.safetensors")).unwrap());
 }
 

@@ -16,14 +16,14 @@ use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, values};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
 };
 use kiln_train::{
     Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, NodeInput, OptimizerConfig,
-    Spill, TEST, Trainer,
+    Spill, TEST, Trainer, TrainerConfig,
 };
 
 /// Sums of a few dozen numbers of about 1 in two orders.
@@ -148,16 +148,15 @@ fn files_and_threads_change_no_bit_and_files_are_gone_afterwards() {
 #[test]
 fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
-    let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let model = sage(12, &device.clone().autodiff());
-    let task = NodeClassification::new();
-    let mut trainer = Trainer::new(task, model, &optimizer, Box::new(Solo), device).unwrap();
+    let config = TrainerConfig { device, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
+    let init = |_, device: &Device| Ok(sage(12, device));
+    let mut trainer = Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init).unwrap();
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 3]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 17, ..Default::default() };
     let nodes = &data.split.test;
     let items = ItemSampler::new(&nodes[..], items).unwrap();
-    let loader = Loader::new(items, fetch, LoaderConfig::default()).unwrap();
+    let loader = trainer.loader(items, fetch, LoaderConfig::default()).unwrap();
     let mut sampled = Evaluation::default();
     let visit = |input: &NodeInput, forward: &_| sampled.add(&input.seeds, &input.labels, forward);
     let expected = trainer.evaluate(loader.epoch(TEST), visit).unwrap();

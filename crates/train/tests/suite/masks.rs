@@ -12,11 +12,12 @@ use kiln_comm::Ranks;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass, Shard};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
 use kiln_nn::{Aggregate, Ctx, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, RngKey};
+use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, DeviceBatch, Forward, NodeClassification, NodeInput, OptimizerConfig, Task, Trainer,
+    Counts, DeviceBatcher, Forward, NodeClassification, NodeInput, OptimizerConfig, Task, Trainer,
+    TrainerConfig,
 };
 
 /// Seeds of all ranks in a step; an epoch has 4 steps, the last with 2 seeds, so that of 4 ranks some have none.
@@ -39,14 +40,9 @@ struct Noted<'a> {
 }
 
 impl Task for Noted<'_> {
-    type Batch = MiniBatch;
     type Input = NodeInput;
     type Model = Sage;
     type Truth = Vec<i32>;
-
-    fn upload(&self, batch: MiniBatch, device: &Device) -> DeviceBatch<NodeInput> {
-        self.task.upload(batch, device)
-    }
 
     fn forward(&self, model: &Sage, input: &NodeInput, ctx: &Ctx) -> Forward {
         let forward = self.task.forward(model, input, ctx);
@@ -81,13 +77,17 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-fn loader(data: &Dataset, shard: Shard) -> Loader<NodeFetch<NeighborSampler, dyn FeatureSource>> {
+fn loader(
+    data: &Dataset,
+    shard: Shard,
+) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>> {
     // All neighbours: nothing but the masks is random in a step.
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let nodes: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();
+    let fetch = DeviceBatcher::new(fetch, &Device::flex());
     Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
 }
 
@@ -97,7 +97,6 @@ fn train(n_ranks: usize, dropout: f64) -> Outputs {
     let ranks = Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
     let done = ranks.run(|comm| {
         let topology = comm.topology();
-        let device = Device::flex();
         let (d_in, aggregate) = (8, Aggregate::Mean);
         let model = SageConfig {
             d_in,
@@ -108,14 +107,14 @@ fn train(n_ranks: usize, dropout: f64) -> Outputs {
             input_dropout: dropout,
             dropout,
         };
-        let model = model.init(RngKey::new(1), &device.clone().autodiff())?;
         let task = Noted { task: NodeClassification::new(), outputs: &outputs };
         // A step of this is lost in rounding.
         let optimizer = OptimizerConfig::adam(1e-30, 0.0);
-        let mut trainer = Trainer::new(task, model, &optimizer, comm, device)?;
+        let config = TrainerConfig { seed: 1, ..TrainerConfig::new(optimizer) };
+        let mut trainer = Trainer::new(task, &config, comm, |key, device| model.init(key, device))?;
         let loader = loader(&data, Shard { rank: topology.rank, world_size: topology.world_size });
-        for epoch in 0..2 {
-            trainer.epoch(epoch, loader.epoch(Pass::Train { epoch: epoch as u64 }), |_| ())?;
+        for _ in 0..2 {
+            trainer.epoch(&loader, |_| ())?;
         }
         Ok(())
     });

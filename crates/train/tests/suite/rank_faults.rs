@@ -6,21 +6,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use kiln_comm::{Failure, RankError};
 use kiln_feature::FeatureSource;
 use kiln_loader::{
-    Fetch, FetchError, ItemSampler, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass, SeedBatch, StageTimes,
+    Fetch, FetchError, ItemSampler, LoaderConfig, MiniBatch, NodeFetch, SeedBatch, StageTimes,
 };
 use kiln_nn::{Ctx, Sage};
 use kiln_sample::{NeighborSampler, Scratch};
-use kiln_train::{
-    Counts, DeviceBatch, Error, Forward, NodeClassification, NodeInput, OptimizerConfig, Task, Trainer,
-};
+use kiln_train::{Counts, Error, Forward, NodeClassification, NodeInput, Task, Trainer};
 
-use crate::common::{data, loader, nodes, ranks, sage, shard, trainer};
-
-const TRAIN: Pass = Pass::Train { epoch: 0 };
+use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
 /// What is promised is two seconds, which a machine that does other things besides may not keep.
 const SOON: Duration = Duration::from_secs(20);
@@ -33,14 +29,9 @@ struct Panicking {
 }
 
 impl Task for Panicking {
-    type Batch = MiniBatch;
     type Input = NodeInput;
     type Model = Sage;
     type Truth = Vec<i32>;
-
-    fn upload(&self, batch: MiniBatch, device: &Device) -> DeviceBatch<NodeInput> {
-        self.task.upload(batch, device)
-    }
 
     fn forward(&self, model: &Sage, input: &NodeInput, ctx: &Ctx) -> Forward {
         if let Some(steps_left) = &mut *self.steps_left.lock().unwrap() {
@@ -73,11 +64,11 @@ fn a_panic_of_one_rank_in_a_step_ends_all_with_its_name() {
     let data = data(400);
     let (others, panicked) = (Mutex::new(Vec::new()), Arc::default());
     let outcome = ranks(4).run(|comm| {
-        let (shard, optimizer) = (shard(&*comm), OptimizerConfig::adam(0.01, 0.0));
+        let shard = shard(&*comm);
         let steps_left = Mutex::new((shard.rank == 1).then_some(3));
         let task = Panicking { task: NodeClassification::new(), steps_left, panicked: Arc::clone(&panicked) };
-        let mut trainer = Trainer::new(task, sage(&data, [0.0, 0.0]), &optimizer, comm, Device::flex())?;
-        let outcome = trainer.epoch(0, loader(&data, &nodes(400), 40, shard).epoch(TRAIN), |_| ());
+        let mut trainer = Trainer::new(task, &config(), comm, |_, _| Ok(sage(&data, [0.0, 0.0])))?;
+        let outcome = trainer.epoch(&loader(&data, &nodes(400), 40, shard), |_| ());
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::Ranks(_)), "{error}");
         others.lock().unwrap().push((shard.rank, error.to_string()));
@@ -138,11 +129,12 @@ fn a_panic_of_one_ranks_loader_ends_all_with_its_name() {
             let sampler = NeighborSampler::new(data.graph.clone(), [kiln_sample::Fanout::UpTo(3); 2]);
             let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
             let fetch = PanickingFetch { fetch, at_step: (shard.rank == 2).then_some(5) };
-            let items = kiln_loader::ItemSamplerConfig { batch_size: 10, shard, ..Default::default() };
+            let items =
+                kiln_loader::ItemSamplerConfig { batch_size: 10, seed: 1, shard, ..Default::default() };
             let config = LoaderConfig { workers, ..Default::default() };
-            let loader = Loader::new(ItemSampler::new(nodes(400), items)?, fetch, config)?;
             let mut trainer = trainer(&data, comm);
-            let error = trainer.epoch(0, loader.epoch(TRAIN), |_| ()).unwrap_err();
+            let loader = trainer.loader(ItemSampler::new(nodes(400), items)?, fetch, config)?;
+            let error = trainer.epoch(&loader, |_| ()).unwrap_err();
             others.lock().unwrap().push((shard.rank, error.to_string()));
             Err::<(), _>(error.into())
         });

@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use kiln_comm::{Communicator, Solo};
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
 use kiln_loader::{Pass, Shard};
 use kiln_nn::{Ctx, Mode, Sage};
 use kiln_train::{
-    BucketSync, DeviceSync, GradientSync, NodeClassification, OptimizerConfig, Task, Trainer, Weight,
+    BucketSync, DeviceBatch, DeviceSync, GradientSync, NodeClassification, NodeInput, Task, Trainer, Weight,
     weights_to_bytes,
 };
 
-use crate::common::{data, loader, nodes, ranks, sage, shard, trainer};
+use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
 const TRAIN: Pass = Pass::Train { epoch: 0 };
 
@@ -75,8 +75,8 @@ impl GradientSync<Sage> for Recording {
 /// Each step's gradients of the mean loss over all seeds, without a trainer or ranks.
 fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<Vec<f32>> {
     let (task, model) = (NodeClassification::<Sage>::new(), sage(data, dropout));
-    let gradients = |batch: kiln_loader::Result<_>| {
-        let batch = task.upload(batch.unwrap(), &Device::flex().autodiff());
+    let gradients = |batch: kiln_loader::Result<DeviceBatch<NodeInput>>| {
+        let batch = batch.unwrap();
         let forward = task.forward(&model, &batch.input, &Ctx { key: batch.key, mode: Mode::Train });
         let loss = forward.loss_sum / batch.n_items as f32;
         flatten(&model, &GradientsParams::from_grads(loss.backward(), &model))
@@ -89,10 +89,10 @@ fn gradients_of(n_ranks: usize, data: &Dataset, seeds: &[NodeId], dropout: [f64;
     let of_ranks = ranks(n_ranks).run(|comm| {
         let (shard, steps) = (shard(&*comm), Arc::default());
         let recording = Recording { sync: BucketSync::default(), steps: Arc::clone(&steps) };
-        let (task, optimizer) = (NodeClassification::new(), OptimizerConfig::adam(0.01, 0.0));
-        let trainer = Trainer::new(task, sage(data, dropout), &optimizer, comm, Device::flex())?;
+        let trainer =
+            Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, dropout)))?;
         let mut trainer = trainer.with_sync(recording);
-        trainer.epoch(0, loader(data, seeds, GLOBAL_BATCH, shard).epoch(TRAIN), |_| ())?;
+        trainer.epoch(&loader(data, seeds, GLOBAL_BATCH, shard), |_| ())?;
         let steps = steps.lock().unwrap().clone();
         Ok(steps)
     });
@@ -135,7 +135,7 @@ fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Ve
     let (task, model) = (NodeClassification::<Sage>::new(), sage(data, [0.1, 0.5]));
     let mut rows = HashMap::new();
     for batch in loader(data, seeds, GLOBAL_BATCH, shard).epoch(TRAIN) {
-        let batch = task.upload(batch.unwrap(), &Device::flex().autodiff());
+        let batch = batch.unwrap();
         if batch.n_items == 0 {
             continue;
         }
@@ -174,12 +174,12 @@ fn train(n_ranks: usize, data: &Dataset, seeds: &[NodeId], batch: usize) -> Vec<
         let loader = loader(data, seeds, batch, shard(&*comm));
         let mut trainer = trainer(data, comm);
         let mut visited = Vec::new();
-        for epoch in 0..3 {
+        for _ in 0..3 {
             let mut seen = Vec::new();
-            let batches = loader.epoch(Pass::Train { epoch: epoch as u64 }).inspect(|batch| {
-                seen.extend_from_slice(batch.as_ref().unwrap().seeds.as_nodes());
+            let batches = loader.epoch(trainer.next_pass()).inspect(|batch| {
+                seen.extend_from_slice(&batch.as_ref().unwrap().input.seeds);
             });
-            let report = trainer.epoch(epoch, batches, |_| ())?;
+            let report = trainer.epoch_of(batches, |_| ())?;
             assert_eq!((report.counts.total, report.counts.weight), (seeds.len() as u64, seeds.len() as f64));
             visited.push(seen);
         }
@@ -275,7 +275,7 @@ fn gradients_summed_on_their_device_give_the_same_weights() {
             if on_device {
                 trainer = trainer.with_sync(DeviceSync::new(sum));
             }
-            trainer.epoch(0, loader(&data, &seeds, GLOBAL_BATCH, shard).epoch(TRAIN), |_| ())?;
+            trainer.epoch(&loader(&data, &seeds, GLOBAL_BATCH, shard), |_| ())?;
             Ok(weights_to_bytes(trainer.model())?)
         });
         weights.unwrap()

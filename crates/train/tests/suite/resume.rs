@@ -14,11 +14,11 @@ use kiln_feature::FeatureSource;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, RngKey};
+use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, EpochReport, Error, Evaluation, FitConfig, NodeClassification, Observer, OptimizerConfig,
-    Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, VALIDATION, fit, test_best,
-    weights_to_bytes,
+    Counts, DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, NodeClassification, Observer,
+    OptimizerConfig, Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, TrainerConfig,
+    VALIDATION, fit, test_best, weights_to_bytes,
 };
 
 pub(crate) type Nodes = Trainer<NodeClassification<Sage>>;
@@ -48,12 +48,13 @@ fn loader(
     data: &Dataset,
     nodes: &[NodeId],
     shard: Shard,
-) -> Loader<NodeFetch<NeighborSampler, dyn FeatureSource>> {
+) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>> {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let config = LoaderConfig { workers: 1, ..Default::default() };
+    let fetch = DeviceBatcher::new(fetch, &Device::flex());
     Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, config).unwrap()
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn train(
 }
 
 pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_comm::Communicator>) -> Nodes {
-    let config = SageConfig {
+    let model = SageConfig {
         d_in: data.features.dim(),
         hidden: 8,
         n_classes: 4,
@@ -125,9 +126,9 @@ pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_comm::Communicator>) ->
         input_dropout: 0.1,
         dropout: 0.3,
     };
-    let model = config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
-    let (task, optimizer) = (NodeClassification::new(), OptimizerConfig::adam(0.01, 0.01));
-    Trainer::new(task, model, &optimizer, comm, Device::flex()).unwrap().with_read_every(4)
+    let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.01)) };
+    let init = |key, device: &Device| model.init(key, device);
+    Trainer::new(NodeClassification::new(), &config, comm, init).unwrap().with_read_every(4)
 }
 
 fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {

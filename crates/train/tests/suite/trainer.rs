@@ -11,11 +11,11 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_comm::{Communicator, Ranks, Solo};
 use kiln_loader::{FetchError, StageTimes};
-use kiln_nn::Ctx;
+use kiln_nn::{Ctx, Mode};
 use kiln_sample::RngKey;
 use kiln_train::{
     BucketSync, Counts, DeviceBatch, Error, Forward, GradientSync, MeanStepTime, Optimizer, OptimizerConfig,
-    StepReport, Task, Trainer, Weight,
+    StepReport, Task, Trainer, TrainerConfig, Weight,
 };
 
 /// A linear model of one weight row, `[d, 1]`.
@@ -42,22 +42,16 @@ struct Plane;
 type Point = ([f32; 2], f32);
 
 impl Task for Plane {
-    type Batch = Vec<Point>;
     type Input = (Tensor<2>, Tensor<2>);
     type Model = Linear;
     type Truth = Tensor<2>;
 
-    fn upload(&self, batch: Vec<Point>, device: &Device) -> DeviceBatch<Self::Input> {
-        let n_items = batch.len();
-        let x: Vec<f32> = batch.iter().flat_map(|(x, _)| *x).collect();
-        let target: Vec<f32> = batch.iter().map(|(_, target)| *target).collect();
-        let x = Tensor::from_data(TensorData::new(x, [n_items, 2]), device);
-        let target = Tensor::from_data(TensorData::new(target, [n_items, 1]), device);
-        let key = RngKey::new(0);
-        DeviceBatch { key, n_items, times: StageTimes::default(), input: (x, target) }
-    }
-
-    fn forward(&self, model: &Linear, (x, target): &Self::Input, _: &Ctx) -> Forward {
+    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &Ctx) -> Forward {
+        let tracked = |tensor: &Tensor<2>| match ctx.mode {
+            Mode::Train => tensor.clone().autodiff(),
+            Mode::Eval => tensor.clone(),
+        };
+        let (x, target) = (tracked(x), tracked(target));
         let outputs = x.clone().matmul(model.weight.val());
         let loss_sum = (outputs.clone() - target.clone()).powi_scalar(2).sum();
         Forward { outputs, loss_sum, weight: x.dims()[0] as f64 }
@@ -75,6 +69,17 @@ impl Task for Plane {
     }
 }
 
+/// A batch of points, as a loader makes it.
+fn batch(points: Vec<Point>) -> kiln_loader::Result<DeviceBatch<(Tensor<2>, Tensor<2>)>> {
+    let (n_items, device) = (points.len(), Device::flex());
+    let x: Vec<f32> = points.iter().flat_map(|(x, _)| *x).collect();
+    let target: Vec<f32> = points.iter().map(|(_, target)| *target).collect();
+    let x = Tensor::from_data(TensorData::new(x, [n_items, 2]), &device);
+    let target = Tensor::from_data(TensorData::new(target, [n_items, 1]), &device);
+    let (key, times, input) = (RngKey::new(0), StageTimes::default(), (x, target));
+    Ok(DeviceBatch { key, n_items, n_bytes: 12 * n_items, times, device, input })
+}
+
 /// Points of the plane `2 x - y`.
 fn points(n: usize) -> Vec<Point> {
     let point = |i: usize| {
@@ -84,12 +89,12 @@ fn points(n: usize) -> Vec<Point> {
     (0..n).map(point).collect()
 }
 
-fn adam(learning_rate: f64) -> OptimizerConfig {
-    OptimizerConfig::adam(learning_rate, 0.0)
+fn adam(learning_rate: f64) -> TrainerConfig {
+    TrainerConfig::new(OptimizerConfig::adam(learning_rate, 0.0))
 }
 
 fn trainer(comm: Box<dyn Communicator>) -> Trainer<Plane> {
-    Trainer::new(Plane, Linear::new([0.0, 0.0]), &adam(0.05), comm, Device::flex()).unwrap()
+    Trainer::new(Plane, &adam(0.05), comm, |_, _| Ok(Linear::new([0.0, 0.0]))).unwrap()
 }
 
 #[test]
@@ -97,13 +102,13 @@ fn any_task_trains() {
     let mut trainer = trainer(Box::new(Solo));
     let mut seen = 0;
     for _ in 0..60 {
-        let batches = points(64).chunks(16).map(|chunk| Ok(chunk.to_vec())).collect::<Vec<_>>();
+        let batches = points(64).chunks(16).map(|chunk| batch(chunk.to_vec())).collect::<Vec<_>>();
         let mut steps = Duration::ZERO;
         let heard = |step: &StepReport| {
             seen += step.counts.total;
             steps += step.wall;
         };
-        let report = trainer.epoch(0, batches, heard).unwrap();
+        let report = trainer.epoch_of(batches, heard).unwrap();
         assert_eq!((report.n_steps, report.counts.total), (4, 64));
         let timings = report.timings;
         let parts = timings.wait + timings.upload + timings.forward + timings.backward + timings.update;
@@ -113,7 +118,7 @@ fn any_task_trains() {
     assert_eq!(seen, 60 * 64);
     let values = trainer.model().values();
     assert!((values[0] - 2.0).abs() < 0.05 && (values[1] + 1.0).abs() < 0.05, "{values:?}");
-    let counts = trainer.evaluate([Ok(points(10)), Ok(Vec::new())], |_, _| ()).unwrap();
+    let counts = trainer.evaluate([batch(points(10)), batch(Vec::new())], |_, _| ()).unwrap();
     assert_eq!((counts.hits, counts.total), (10, 10));
     assert_eq!(counts.accuracy(), 1.0);
 }
@@ -144,12 +149,12 @@ fn gradients_of_ranks_average_by_weight() {
         [points(3), Vec::new(), points(12)[3..].to_vec()],
     ];
     let mut alone = trainer(Box::new(Solo));
-    let whole = alone.epoch(0, steps.iter().map(|step| Ok(step.concat())), |_| ()).unwrap();
+    let whole = alone.epoch_of(steps.iter().map(|step| batch(step.concat())), |_| ()).unwrap();
 
     let together = ranks(3).run(|comm| {
         let rank = comm.topology().rank;
         let mut trainer = trainer(comm);
-        let report = trainer.epoch(0, steps.iter().map(|step| Ok(step[rank].clone())), |_| ())?;
+        let report = trainer.epoch_of(steps.iter().map(|step| batch(step[rank].clone())), |_| ())?;
         Ok((trainer.model().values(), report.counts))
     });
     let together = together.unwrap();
@@ -170,7 +175,7 @@ fn gradients_of_ranks_average_by_weight() {
 fn parameters_come_from_the_first_rank() {
     let models = ranks(3).run(|comm| {
         let start = Linear::new([comm.topology().rank as f32 + 1.0, 0.5]);
-        let trainer = Trainer::new(Plane, start, &adam(0.05), comm, Device::flex())?;
+        let trainer = Trainer::new(Plane, &adam(0.05), comm, |_, _| Ok(start))?;
         Ok(trainer.model().values())
     });
     assert_eq!(models.unwrap(), [[1.0, 0.5]; 3]);
@@ -182,8 +187,8 @@ fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
     let told = Mutex::new(Vec::new());
     let error = ranks(3).run(|comm| {
         let rank = comm.topology().rank;
-        let batch = if rank == 1 { vec![([f32::NAN, 0.0], 1.0)] } else { points(4) };
-        let outcome = trainer(comm).epoch(0, [Ok(points(4)), Ok(batch)], |_| ());
+        let last = if rank == 1 { vec![([f32::NAN, 0.0], 1.0)] } else { points(4) };
+        let outcome = trainer(comm).epoch_of([batch(points(4)), batch(last)], |_| ());
         told.lock().unwrap().push((rank, outcome.as_ref().unwrap_err().to_string()));
         outcome?;
         Ok(())
@@ -218,8 +223,8 @@ fn ranks_that_grow_apart_are_an_error() {
         }
     }
     let error = ranks(2).run(|comm| {
-        let mut trainer = trainer(comm).with_sync(Wrong(BucketSync::default()));
-        trainer.epoch(2, [Ok(points(4))], |_| ())?;
+        let mut trainer = trainer(comm).with_sync(Wrong(BucketSync::default())).with_epoch(2);
+        trainer.epoch_of([batch(points(4))], |_| ())?;
         Ok(())
     });
     let error = error.unwrap_err().to_string();
@@ -233,7 +238,7 @@ fn empty_steps_and_frozen_parameters_change_nothing() {
         let models = ranks(2).run(|comm| {
             let mut trainer = trainer(comm);
             let batches = std::iter::once(points(4)).chain(vec![Vec::new(); n_empty]);
-            trainer.epoch(0, batches.map(Ok), |_| ())?;
+            trainer.epoch_of(batches.map(batch), |_| ())?;
             Ok(trainer.model().values())
         });
         models.unwrap()
@@ -254,22 +259,22 @@ fn empty_steps_and_frozen_parameters_change_nothing() {
 fn an_evaluation_whose_loss_is_no_number_is_an_error() {
     let mut trainer = trainer(Box::new(Solo));
     let bad = vec![([f32::INFINITY, 0.0], 1.0)];
-    let error = trainer.evaluate([Ok(points(4)), Ok(bad)], |_, _| ()).unwrap_err();
+    let error = trainer.evaluate([batch(points(4)), batch(bad)], |_, _| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
 }
 
 /// Steps are told in their order up to the one that is wrong, also where something else ends the epoch first.
 #[test]
 fn losses_that_are_read_later_end_the_epoch_then() {
-    let bad = || Ok(vec![([f32::NAN, 0.0], 1.0)]);
+    let bad = || batch(vec![([f32::NAN, 0.0], 1.0)]);
     let failed = || Err(kiln_loader::Error::Fetch { step: 3, source: FetchError::other("no file") });
-    let told = |batches: Vec<kiln_loader::Result<Vec<Point>>>, read_every: usize| {
+    let told = |batches: Vec<kiln_loader::Result<_>>, read_every: usize| {
         let mut trainer = trainer(Box::new(Solo)).with_read_every(read_every);
         let mut steps = Vec::new();
-        let outcome = trainer.epoch(0, batches, |report| steps.push((report.step, report.counts)));
+        let outcome = trainer.epoch_of(batches, |report| steps.push((report.step, report.counts)));
         (outcome.map(|report| report.counts), steps)
     };
-    let good = || (0..5).map(|_| Ok(points(4))).collect::<Vec<_>>();
+    let good = || (0..5).map(|_| batch(points(4))).collect::<Vec<_>>();
     let (expected, expected_steps) = told(good(), 1);
     for read_every in [2, 5, 100] {
         let (got, steps) = told(good(), read_every);
@@ -278,10 +283,11 @@ fn losses_that_are_read_later_end_the_epoch_then() {
             (expected.as_ref().copied().unwrap(), &expected_steps),
             "every {read_every}"
         );
-        let (error, steps) = told(vec![Ok(points(4)), bad(), Ok(points(4)), failed()], read_every);
+        let (error, steps) = told(vec![batch(points(4)), bad(), batch(points(4)), failed()], read_every);
         assert!(matches!(error, Err(Error::LossNotFinite { step: 1, .. })), "{error:?}");
         assert_eq!(steps, expected_steps[..1], "every {read_every}");
-        let (error, steps) = told(vec![Ok(points(4)), Ok(points(4)), Ok(points(4)), failed()], read_every);
+        let (error, steps) =
+            told(vec![batch(points(4)), batch(points(4)), batch(points(4)), failed()], read_every);
         assert!(matches!(error, Err(Error::Loader(_))), "{error:?}");
         assert_eq!(steps, expected_steps[..3], "every {read_every}");
     }
@@ -291,7 +297,7 @@ fn losses_that_are_read_later_end_the_epoch_then() {
 fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
     let mut trainer = trainer(Box::new(Solo));
     let bad = vec![([f32::NAN, 0.0], 1.0)];
-    let error = trainer.epoch(0, [Ok(points(4)), Ok(bad)], |_| ()).unwrap_err();
+    let error = trainer.epoch_of([batch(points(4)), batch(bad)], |_| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { step: 1, .. }), "{error}");
     assert!(trainer.model().values().iter().all(|value| value.is_finite()));
 }
@@ -299,8 +305,8 @@ fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
 #[test]
 fn the_loaders_errors_arrive() {
     let mut plain = trainer(Box::new(Solo));
-    let batches = [Ok(points(4)), Err(kiln_loader::Error::ZeroBatchSize)];
-    let error = plain.epoch(0, batches, |_| ()).unwrap_err();
+    let batches = [batch(points(4)), Err(kiln_loader::Error::ZeroBatchSize)];
+    let error = plain.epoch_of(batches, |_| ()).unwrap_err();
     assert!(matches!(error, Error::Loader(_)), "{error}");
 }
 
@@ -323,10 +329,10 @@ fn numbers_that_no_optimizer_can_use_are_refused() {
 #[test]
 fn weight_decay_is_the_optimizers_own() {
     let step = |kind| {
-        let config = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
-        let model = Linear::new([2.0, -1.0]);
-        let mut trainer = Trainer::new(Plane, model, &config, Box::new(Solo), Device::flex()).unwrap();
-        trainer.epoch(0, [Ok(points(8))], |_| ()).unwrap();
+        let optimizer = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
+        let (config, model) = (TrainerConfig::new(optimizer), Linear::new([2.0, -1.0]));
+        let mut trainer = Trainer::new(Plane, &config, Box::new(Solo), |_, _| Ok(model)).unwrap();
+        trainer.epoch_of([batch(points(8))], |_| ()).unwrap();
         trainer.model().values()
     };
     let close = |one: Vec<f32>, other: [f32; 2]| one.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-5);

@@ -1,0 +1,132 @@
+use std::ops::Range;
+
+use kiln_feature::RowType;
+use kiln_graph::{Csc, NodeId};
+
+use crate::error::{Error, Result};
+
+/// More edges and sources than this make no block on a device ([`kiln_kernels::DeviceBlock::upload`]).
+const MAX_EDGES: u64 = i32::MAX as u64 - 1;
+
+/// What one range of a layer holds at its peak, by its destinations, sources and edges. Counted after the
+/// layers of `kiln_nn`: a model that keeps more needs more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RangeCost {
+    dst_bytes: u64,
+    src_bytes: u64,
+    edge_bytes: u64,
+}
+
+impl RangeCost {
+    pub(crate) fn new(d_in: usize, d_out: usize, stored: RowType, carries_weights: bool) -> Self {
+        let (d_in, d_out) = (d_in as u64, d_out as u64);
+        let widened = if stored == RowType::F32 { 0 } else { stored.bytes() as u64 * d_in };
+        Self {
+            // The aggregate; the product, the sum, the activation and its copy on the host; index arrays.
+            dst_bytes: 4 * d_in + 4 * 4 * d_out + 32,
+            // The rows as stored and as floats, and their product where a layer projects first; index arrays.
+            src_bytes: widened + 4 * (d_in + d_out) + 32,
+            // Ids in the sampler, whose vectors grow by doubling (24), in the block (12) and on the device,
+            // by destination and by source (20); the weight in each of them.
+            edge_bytes: if carries_weights { 72 } else { 56 },
+        }
+    }
+
+    fn bytes(self, n_dst: u64, n_edges: u64, n_nodes: u64) -> u64 {
+        // Each edge has a source of its own at most.
+        let n_src = (n_dst + n_edges).min(n_nodes);
+        let parts = [(n_dst, self.dst_bytes), (n_src, self.src_bytes), (n_edges, self.edge_bytes)];
+        parts.iter().fold(0, |sum: u64, (n, bytes)| sum.saturating_add(n.saturating_mul(*bytes)))
+    }
+}
+
+/// Cuts a graph's nodes into ranges that need at most so many bytes, each as long as it may be; a node that
+/// needs more is a range of its own.
+#[derive(Debug)]
+pub(crate) struct Ranges<'a> {
+    graph: &'a Csc,
+    cost: RangeCost,
+    max_bytes: u64,
+    next: u32,
+}
+
+impl<'a> Ranges<'a> {
+    pub(crate) fn new(graph: &'a Csc, cost: RangeCost, max_bytes: u64) -> Self {
+        Self { graph, cost, max_bytes, next: 0 }
+    }
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = Result<Range<u32>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let n_nodes = self.graph.n_nodes() as u32;
+        let start = self.next;
+        let (mut end, mut n_edges) = (start, 0);
+        while end < n_nodes {
+            let degree = self.graph.in_degree(NodeId(end));
+            let (with_dst, with_edges) = (u64::from(end - start) + 1, degree.saturating_add(n_edges));
+            let is_block = with_dst.saturating_add(with_edges) <= MAX_EDGES;
+            let bytes = self.cost.bytes(with_dst, with_edges.min(MAX_EDGES), u64::from(n_nodes));
+            if start == end && !is_block {
+                self.next = n_nodes;
+                return Some(Err(Error::TooManyEdges { node: end, n_edges: degree, max: MAX_EDGES - 1 }));
+            }
+            if start < end && (!is_block || self.max_bytes < bytes) {
+                break;
+            }
+            (end, n_edges) = (end + 1, with_edges);
+        }
+        self.next = end;
+        (start < end).then_some(Ok(start..end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_graph::Buf;
+
+    /// In-degrees 2, 0, 1, 5, 0, 0 over six nodes.
+    fn graph() -> Csc {
+        let indices = [1, 2, 0, 0, 1, 2, 4, 5].map(NodeId).to_vec();
+        Csc::new(vec![0, 2, 2, 3, 8, 8, 8].into(), indices.into()).expect("the arrays fit")
+    }
+
+    fn ranges(max_bytes: u64) -> Vec<Range<u32>> {
+        // One byte an edge, so that bytes are edges, and ten a destination.
+        let cost = RangeCost { dst_bytes: 10, src_bytes: 0, edge_bytes: 1 };
+        Ranges::new(&graph(), cost, max_bytes).map(|nodes| nodes.expect("the degrees are small")).collect()
+    }
+
+    #[test]
+    fn ranges_are_as_long_as_the_budget_allows() {
+        // All six nodes and eight edges are 68 bytes.
+        assert_eq!(ranges(68).len(), 1);
+        assert_eq!(ranges(67), [0..5, 5..6]);
+        assert_eq!(ranges(22), [0..2, 2..3, 3..4, 4..6]);
+        assert_eq!(ranges(26), [0..2, 2..4, 4..6]);
+        // Less than any node needs.
+        assert_eq!(ranges(0), [0..1, 1..2, 2..3, 3..4, 4..5, 5..6]);
+    }
+
+    #[test]
+    fn sources_are_no_more_than_the_graphs_nodes() {
+        let cost = RangeCost { dst_bytes: 0, src_bytes: 1, edge_bytes: 0 };
+        assert_eq!(cost.bytes(2, 3, 100), 5);
+        assert_eq!(cost.bytes(2, 300, 100), 100);
+    }
+
+    /// A node of more edges than a block holds; the arrays of such a graph are damaged here, since no
+    /// machine of ours holds it whole.
+    #[test]
+    fn a_node_of_too_many_edges_is_an_error() {
+        let indptr: Buf<u64> = vec![0, 1, 1 << 31, 3].into();
+        let graph = Csc::new(indptr, vec![NodeId(0); 3].into()).expect("the ends fit");
+        let cost = RangeCost::new(4, 4, RowType::F32, false);
+        let ranges: Vec<_> = Ranges::new(&graph, cost, u64::MAX).collect();
+        assert!(matches!(ranges[0], Ok(Range { start: 0, end: 1 })), "{ranges:?}");
+        assert!(matches!(ranges[1], Err(Error::TooManyEdges { node: 1, .. })), "{ranges:?}");
+        assert_eq!(ranges.len(), 2);
+    }
+}

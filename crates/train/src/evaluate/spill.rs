@@ -1,0 +1,134 @@
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use kiln_feature::{Dense, Rows};
+use kiln_graph::Mapping;
+
+use crate::error::{Error, Result};
+
+/// Bytes that are collected before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// The rows of a layer while they come, in memory or in a file.
+#[derive(Debug)]
+pub(crate) enum Activations {
+    Memory(Vec<f32>),
+    File(SpillFile),
+}
+
+impl Activations {
+    /// Room for all rows.
+    pub(crate) fn in_memory(n_rows: usize, dim: usize) -> Result<Self> {
+        let too_large = Error::TooLarge { n_rows, dim };
+        let mut values = Vec::new();
+        match n_rows.checked_mul(dim).map(|n_values| values.try_reserve_exact(n_values)) {
+            Some(Ok(())) => Ok(Self::Memory(values)),
+            _ => Err(too_large),
+        }
+    }
+
+    /// A new file in the folder.
+    pub(crate) fn in_file(folder: &Path) -> Result<Self> {
+        Ok(Self::File(SpillFile::create(folder)?))
+    }
+
+    pub(crate) fn append(&mut self, values: &[f32]) -> Result<()> {
+        match self {
+            Self::Memory(all) => all.extend_from_slice(values),
+            Self::File(file) => file.write(bytemuck::cast_slice(values))?,
+        }
+        Ok(())
+    }
+
+    /// The rows, `dim` values each.
+    pub(crate) fn finish(self, dim: usize) -> Result<Dense> {
+        match self {
+            Self::Memory(values) => Ok(Dense::from_f32(values, dim)?),
+            Self::File(file) => {
+                let mapping = file.into_mapping()?;
+                let n_bytes = mapping.bytes().len();
+                Ok(Dense::new(Rows::F32(mapping.slice(0..n_bytes)?), dim)?)
+            }
+        }
+    }
+}
+
+/// A file that is being written. It has no name, so that nothing is left of it, however the process ends.
+#[derive(Debug)]
+pub(crate) struct SpillFile {
+    writer: BufWriter<File>,
+    /// The name that it had for a moment.
+    path: PathBuf,
+}
+
+impl SpillFile {
+    /// A new file under the first free name, so that processes and threads may share the folder; the name
+    /// is taken away at once.
+    fn create(folder: &Path) -> Result<Self> {
+        let mut number = 0_u64;
+        loop {
+            let path = folder.join(format!("kiln-activations-{}-{number}.f32", std::process::id()));
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    fs::remove_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+                    return Ok(Self::new(file, path));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(source) => return Err(Error::Io { path, source }),
+            }
+        }
+    }
+
+    fn new(file: File, path: PathBuf) -> Self {
+        Self { writer: BufWriter::with_capacity(WRITE_BYTES, file), path }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(|source| Error::Io { path: self.path.clone(), source })
+    }
+
+    /// Maps what was written; the bytes on disk go with the mapping.
+    fn into_mapping(self) -> Result<Mapping> {
+        let Self { writer, path } = self;
+        let file = writer.into_inner();
+        let file = file.map_err(|error| Error::Io { path: path.clone(), source: error.into_error() })?;
+        Ok(Mapping::of_file(&file, path)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_share_a_folder_and_leave_nothing_in_it() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let count = || fs::read_dir(folder.path()).expect("the folder exists").count();
+        let mut first = SpillFile::create(folder.path()).expect("the folder is there");
+        let mut second = Activations::in_file(folder.path()).expect("the folder is there");
+        assert_eq!(count(), 0, "neither has a name");
+        first.write(&[9; 16]).expect("room for some bytes");
+        second.append(&[1.0, 2.0, 3.0]).expect("room for three values");
+        second.append(&[4.0]).expect("room for a value");
+        let dense = second.finish(2).expect("two rows of two");
+        let Rows::F32(rows) = dense.rows() else { panic!("{dense:?}") };
+        assert_eq!((&rows[..], rows.owned_bytes()), (&[1.0, 2.0, 3.0, 4.0][..], 0));
+    }
+
+    /// `/dev/full` is a file on a full disk.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_an_error_with_the_files_path() {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let path = folder.path().join("rows");
+        let full = || File::options().write(true).open("/dev/full").expect("a Linux device");
+        let error = SpillFile::new(full(), path.clone()).write(&vec![0; 2 * WRITE_BYTES]).expect_err("full");
+        assert!(error.to_string().contains("rows: No space left"), "{error}");
+        // What fits the buffer fails when it is written at the end.
+        let mut small = SpillFile::new(full(), path);
+        small.write(&[0; 4]).expect("the buffer takes four bytes");
+        let error = small.into_mapping().expect_err("full");
+        assert!(error.to_string().contains("rows: No space left"), "{error}");
+    }
+}

@@ -1,0 +1,8 @@
+//! The report of a run: one HTML page and the learning curves.
+
+mod classes;
+pub(crate) mod curves;
+mod file;
+mod html;
+pub(crate) mod page;
+mod stages;

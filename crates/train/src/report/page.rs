@@ -1,0 +1,155 @@
+//! `report.html`: a run on one page, which needs nothing but itself.
+
+use std::collections::BTreeMap;
+
+use super::classes::{self, ClassNames};
+use super::html::{
+    cell, count, duration, escape, memory, rounded, row, score, score_or_undefined, table, text_cell,
+};
+use super::stages;
+use crate::error::Result;
+use crate::evaluate::metrics::ConfusionMatrix;
+use crate::report::curves::Curves;
+use crate::run::metrics_file::EpochRow;
+use crate::run::summary::Summary;
+
+const STYLE: &str = include_str!("page.css");
+
+/// What a browser may load for the page and run in it: its own style.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// A run, to be shown on one page: what stands in `config.json`, `metrics.jsonl` and `summary.json`, and
+/// which class was taken for which.
+#[derive(Debug, Clone)]
+pub struct ReportPage {
+    /// What was trained on what.
+    pub title: String,
+    /// What the run was asked for, as text: names and values.
+    pub config: BTreeMap<String, String>,
+    /// The lines of `metrics.jsonl`.
+    pub epochs: Vec<EpochRow>,
+    /// The result.
+    pub summary: Summary,
+    /// Labels against predictions on the test split; `None` for tasks without classes.
+    pub confusion: Option<ConfusionMatrix>,
+    /// The classes' names, by class; a class without one is shown by its number.
+    pub class_names: Vec<String>,
+}
+
+impl ReportPage {
+    /// The page: one HTML document with its style and drawings in it, without scripts, the same bytes for
+    /// the same run. It is well-formed XML too. Nothing in it is loaded from anywhere, and its own policy
+    /// forbids that, so that a name which looks like markup could do nothing even if it were not escaped.
+    ///
+    /// # Errors
+    /// [`Error::Drawing`](crate::Error::Drawing).
+    pub fn to_html(&self) -> Result<String> {
+        let title = escape(&self.title);
+        let mut page = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+            <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
+            <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+            <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+            <p class=\"kind\">training run</p>\n<h1>{title}</h1>\n{}</header>\n<main>\n",
+            self.tiles()
+        );
+        page.push_str(&section("Learning curves", &self.curves()?));
+        page.push_str(&section("Where the time went", &stages::section(&self.epochs, &self.config)));
+        if let Some(matrix) = self.confusion.as_ref().filter(|matrix| 0 < matrix.margins().n_classes()) {
+            let names = ClassNames(&self.class_names);
+            page.push_str(&section("Confusion on the test split", &classes::confusion(matrix, names)));
+            page.push_str(&section("Classes", &classes::scores(matrix, names)));
+        }
+        page.push_str(&section("Epochs", &self.epochs()));
+        page.push_str(&section("Configuration", &self.configuration()));
+        page.push_str("</main>\n</body>\n</html>\n");
+        Ok(page)
+    }
+
+    /// The result, a number a tile.
+    fn tiles(&self) -> String {
+        let of = &self.summary;
+        let stopped = if of.stopped_early { ", stopped early" } else { "" };
+        let best = format!("validation accuracy {}", score(of.val_accuracy));
+        let epochs = format!("{} trained{stopped}", count_of(of.n_epochs, "epoch"));
+        let mapped = format!("anonymous, and {} of mapped files", memory(of.peak_rss_mapped_bytes));
+        let hash = format!("<code>sha256 {}</code>", escape(&of.weights_hash));
+        let tiles = [
+            tile("first", "test accuracy", &score(of.test_accuracy), ""),
+            tile("", "test macro F1", &score_or_undefined(of.test_f1_macro), ""),
+            tile("", "test ROC-AUC", &score_or_undefined(of.test_roc_auc), ""),
+            tile("", "best epoch", &count(of.best_epoch as u64), &best),
+            tile("", "time", &duration(of.seconds), &epochs),
+            tile("", "peak memory", &memory(of.peak_rss_anon_bytes), &mapped),
+            tile("wide", "weights of the best epoch", &hash, ""),
+        ];
+        format!("<dl class=\"tiles\">\n{}</dl>\n", tiles.concat())
+    }
+
+    fn curves(&self) -> Result<String> {
+        if self.epochs.is_empty() {
+            return Ok("<p class=\"note\">No epoch was recorded.</p>\n".into());
+        }
+        let svg = Curves::of(&self.epochs).to_svg()?;
+        let label = "loss and accuracy over the epochs, also in the table of epochs";
+        Ok(format!("<figure class=\"curves\" role=\"img\" aria-label=\"{label}\">\n{svg}</figure>\n"))
+    }
+
+    fn epochs(&self) -> String {
+        if self.epochs.is_empty() {
+            return "<p class=\"note\">No epoch was recorded.</p>\n".into();
+        }
+        let head = [
+            "epoch",
+            "training loss",
+            "training accuracy",
+            "validation loss",
+            "validation accuracy",
+            "steps",
+            "time",
+            "seeds/s",
+            "peak memory",
+        ];
+        table("full", &head, self.epochs.iter().map(|epoch| epoch_row(epoch, self.summary.best_epoch)))
+    }
+
+    fn configuration(&self) -> String {
+        if self.config.is_empty() {
+            return "<p class=\"note\">Nothing was set.</p>\n".into();
+        }
+        let setting = |(name, value): (&String, &String)| {
+            row(&escape(name), &text_cell(&format!("<code>{}</code>", escape(value))))
+        };
+        table("full config", &["name", "value"], self.config.iter().map(setting))
+    }
+}
+
+/// An epoch as a row of the table.
+fn epoch_row(epoch: &EpochRow, best_epoch: usize) -> String {
+    let cells = [
+        score(epoch.train_loss),
+        score(epoch.train_accuracy),
+        score(epoch.val_loss),
+        score(epoch.val_accuracy),
+        count(epoch.n_steps as u64),
+        duration(epoch.seconds),
+        rounded(epoch.seeds_per_second),
+        memory(epoch.peak_rss_anon_bytes),
+    ];
+    let cells = cells.map(|text| cell(&text)).concat();
+    let mark = if epoch.epoch == best_epoch { "<span class=\"mark\">best</span>" } else { "" };
+    row(&format!("{}{mark}", epoch.epoch), &cells)
+}
+
+fn section(title: &str, html: &str) -> String {
+    format!("<section>\n<h2>{title}</h2>\n{html}</section>\n")
+}
+
+fn tile(class: &str, name: &str, value: &str, remark: &str) -> String {
+    let remark = if remark.is_empty() { String::new() } else { format!("<small>{remark}</small>") };
+    format!("<div class=\"{class}\"><dt>{name}</dt><dd>{value}{remark}</dd></div>\n")
+}
+
+fn count_of(n: usize, noun: &str) -> String {
+    format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
+}

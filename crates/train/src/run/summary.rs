@@ -1,0 +1,96 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::evaluate::metrics::Metrics;
+use crate::step::counts::Counts;
+use crate::step::memory::MemoryUse;
+
+/// How a run went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FitReport {
+    /// Epochs that were trained, those before a resumption included.
+    pub n_epochs: usize,
+    /// Whether the patience ran out before the epochs did.
+    pub stopped_early: bool,
+    /// Whether it was asked to stop ([`Trainer::with_stop`](crate::Trainer::with_stop)), and the run is where its checkpoint says.
+    pub interrupted: bool,
+    /// The most memory seen.
+    pub peak_memory: MemoryUse,
+}
+
+/// The epoch whose parameters are kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    /// The epoch, from 1.
+    pub epoch: usize,
+    /// Its counts on the validation split.
+    pub val: Counts,
+    /// SHA-256 of `best.safetensors`, in hexadecimal.
+    pub weights_hash: String,
+}
+
+/// The result of a run: what `summary.json` holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Accuracy on the test split, of the best epoch's parameters.
+    pub test_accuracy: f64,
+    /// Macro F1 on the test split; `None` for tasks that have none.
+    pub test_f1_macro: Option<f64>,
+    /// Area under the ROC curve on the test split; `None` where it is undefined.
+    pub test_roc_auc: Option<f64>,
+    /// Validation accuracy of the best epoch.
+    pub val_accuracy: f64,
+    /// The best epoch, from 1.
+    pub best_epoch: usize,
+    /// Epochs that were trained.
+    pub n_epochs: usize,
+    /// Whether the run ended before all its epochs, because none was better any more.
+    pub stopped_early: bool,
+    /// Seconds of the process that ended the run, from its start, the test included.
+    pub seconds: f64,
+    /// The most anonymous memory that it saw itself use, in bytes.
+    pub peak_rss_anon_bytes: u64,
+    /// The most mapped file pages seen, in bytes.
+    pub peak_rss_mapped_bytes: u64,
+    /// SHA-256 of `best.safetensors`, in hexadecimal.
+    pub weights_hash: String,
+}
+
+impl Summary {
+    /// The result of a run that took `elapsed` and tested its best epoch.
+    pub fn new(test: &Metrics, best: &Best, fit: &FitReport, elapsed: Duration) -> Self {
+        Self {
+            test_accuracy: test.accuracy,
+            test_f1_macro: test.f1_macro,
+            test_roc_auc: test.roc_auc,
+            val_accuracy: best.val.accuracy(),
+            best_epoch: best.epoch,
+            n_epochs: fit.n_epochs,
+            stopped_early: fit.stopped_early,
+            seconds: elapsed.as_secs_f64(),
+            peak_rss_anon_bytes: fit.peak_memory.anon_bytes,
+            peak_rss_mapped_bytes: fit.peak_memory.mapped_bytes,
+            weights_hash: best.weights_hash.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        writeln!(f, "test accuracy   {:.4}", self.test_accuracy)?;
+        let or_undefined =
+            |value: Option<f64>| value.map_or("undefined".into(), |value| format!("{value:.4}"));
+        writeln!(f, "test macro F1   {}", or_undefined(self.test_f1_macro))?;
+        writeln!(f, "test ROC-AUC    {}", or_undefined(self.test_roc_auc))?;
+        writeln!(f, "best epoch      {} (validation accuracy {:.4})", self.best_epoch, self.val_accuracy)?;
+        let stopped = if self.stopped_early { ", stopped early" } else { "" };
+        writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;
+        writeln!(f, "time            {:.1} s", self.seconds)?;
+        let (anon, mapped) = (mib(self.peak_rss_anon_bytes), mib(self.peak_rss_mapped_bytes));
+        writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;
+        write!(f, "weights         sha256 {}", self.weights_hash)
+    }
+}

@@ -1,0 +1,83 @@
+use std::time::Instant;
+
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::load_on;
+use kiln_loader::{Fetch, FetchError, SeedBatch, StageTimes};
+use kiln_nn::{Ctx, Mode};
+use kiln_sample::RngKey;
+
+/// A batch on a device, with what travels beside it: what a trainer takes.
+#[derive(Debug, Clone)]
+pub struct DeviceBatch<I> {
+    /// The key of the step, for dropout.
+    pub key: RngKey,
+    /// The number of items; a rank may get none in a step.
+    pub n_items: usize,
+    /// The bytes that the input holds on the device, for the bound on a loader's queue.
+    pub n_bytes: usize,
+    /// How long the loader's stages took.
+    pub times: StageTimes,
+    /// The device that the input is on, without autodiff.
+    pub device: Device,
+    /// What the model reads.
+    pub input: I,
+}
+
+/// A batch in host memory that can be copied to a device.
+pub trait ToDevice {
+    /// What a model reads of the batch.
+    type Input;
+
+    /// Copies the batch to a device without autodiff.
+    fn to_device(self, device: &Device) -> DeviceBatch<Self::Input>;
+}
+
+/// A [`Fetch`] that copies the batches of another one to a device. The loader's workers do so, and their copies overlap
+/// with the steps. [`Trainer::loader`](crate::Trainer::loader) makes one for the trainer's device.
+#[derive(Debug)]
+pub struct DeviceBatcher<F> {
+    fetch: F,
+    device: Device,
+}
+
+impl<F: Fetch> DeviceBatcher<F> {
+    /// The same batches on a device.
+    pub fn new(fetch: F, device: &Device) -> Self {
+        Self { fetch, device: device.clone().inner() }
+    }
+}
+
+impl<F, I> Fetch for DeviceBatcher<F>
+where
+    F: Fetch<Batch: ToDevice<Input = I>>,
+    I: Send + 'static,
+{
+    type Batch = DeviceBatch<I>;
+    type Scratch = F::Scratch;
+
+    fn fetch(
+        &self,
+        seeds: SeedBatch,
+        scratch: &mut F::Scratch,
+        times: &mut StageTimes,
+    ) -> Result<DeviceBatch<I>, FetchError> {
+        let batch = self.fetch.fetch(seeds, scratch, times)?;
+        let start = Instant::now();
+        let mut batch = load_on(&self.device, || batch.to_device(&self.device)).map_err(FetchError::other)?;
+        // Bringing rows is the end of gathering them.
+        batch.times.gather += start.elapsed();
+        Ok(batch)
+    }
+
+    fn n_bytes(batch: &DeviceBatch<I>) -> usize {
+        batch.n_bytes
+    }
+}
+
+/// The features as the model reads them: they track gradients where it is trained.
+pub(crate) fn tracked(x: &Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    match ctx.mode {
+        Mode::Train => x.clone().autodiff(),
+        Mode::Eval => x.clone(),
+    }
+}

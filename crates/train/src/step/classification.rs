@@ -1,0 +1,53 @@
+//! What classifying nodes and classifying graphs share.
+
+use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
+use kiln_graph::NodeId;
+
+use crate::step::counts::Counts;
+use crate::step::task::Forward;
+
+/// What a classifier said of one item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prediction {
+    /// The node; where graphs are classified, the graph's position in its set.
+    pub item: NodeId,
+    /// Its class.
+    pub label: u32,
+    /// The class with the largest output; the first of those that tie.
+    pub predicted: u32,
+}
+
+/// Cross entropy of the items' classes, each item weighing the same.
+///
+/// # Panics
+/// When a class has no output.
+pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> Forward {
+    let [n_items, width] = outputs.dims();
+    let largest = labels.iter().max().map_or(0, |&class| class as usize);
+    assert!(largest < width, "an item is of class {largest}, but the model has {width} outputs");
+    let labels = TensorData::new(labels.to_vec(), [n_items, 1]);
+    let labels = Tensor::<2, Int>::from_data(labels, &outputs.device());
+    let log_probabilities = log_softmax(outputs.clone(), 1);
+    let loss_sum = log_probabilities.gather(1, labels).sum().neg();
+    Forward { outputs, loss_sum, weight: n_items as f64 }
+}
+
+/// Fills in how many items there are and how many were predicted right.
+pub(crate) fn count(outputs: &Tensor<2>, labels: &[i32], counts: &mut Counts) {
+    let [_, n_classes] = outputs.dims();
+    let values = kiln_kernels::read_f32(outputs.clone());
+    let said = values.chunks_exact(n_classes).map(predicted_class).zip(labels);
+    counts.hits = said.filter(|&(predicted, &label)| predicted == label as u32).count() as u64;
+    counts.total = labels.len() as u64;
+}
+
+/// The position of the largest value; the first of those that tie.
+pub(crate) fn predicted_class(row: &[f32]) -> u32 {
+    let mut best = 0;
+    for (class, value) in row.iter().enumerate() {
+        if *value > row[best] {
+            best = class;
+        }
+    }
+    best as u32
+}

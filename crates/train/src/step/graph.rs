@@ -1,0 +1,75 @@
+use std::marker::PhantomData;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_graph::NodeId;
+use kiln_kernels::DeviceGraphs;
+use kiln_loader::GraphBatch;
+use kiln_nn::{Ctx, GraphModel};
+
+use crate::step::batch::{DeviceBatch, ToDevice, tracked};
+use crate::step::classification;
+use crate::step::counts::Counts;
+use crate::step::task::{Forward, Task};
+
+/// Graph classification: cross entropy of the graphs' classes, each graph weighing the same, whatever its
+/// size.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GraphClassification<M> {
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M> GraphClassification<M> {
+    /// The task for models of type `M`.
+    pub fn new() -> Self {
+        Self { model: PhantomData }
+    }
+}
+
+/// What a graph classifier reads.
+#[derive(Debug, Clone)]
+pub struct GraphInput {
+    /// The graphs, as one.
+    pub graphs: DeviceGraphs,
+    /// Features of the nodes, `[n_nodes, dim]`.
+    pub x: Tensor<2>,
+    /// Each graph's position in its set.
+    pub items: Vec<NodeId>,
+    /// Class of each graph.
+    pub labels: Vec<i32>,
+}
+
+impl ToDevice for GraphBatch {
+    type Input = GraphInput;
+
+    fn to_device(self, device: &Device) -> DeviceBatch<GraphInput> {
+        let x = TensorData::new(self.x.into_f32(), [self.block.n_src(), self.x_dim]);
+        let input = GraphInput {
+            graphs: DeviceGraphs::new(self.block, &self.node_offsets, &self.graphs, device),
+            x: Tensor::from_data(x, device),
+            items: self.graphs,
+            labels: self.labels,
+        };
+        let n_bytes = input.graphs.n_bytes() + 4 * input.x.shape().num_elements();
+        let (n_items, device) = (input.labels.len(), device.clone().inner());
+        DeviceBatch { key: self.key, n_items, n_bytes, times: self.times, device, input }
+    }
+}
+
+impl<M: GraphModel> Task for GraphClassification<M> {
+    type Input = GraphInput;
+    type Model = M;
+    type Truth = Vec<i32>;
+
+    fn forward(&self, model: &M, input: &GraphInput, ctx: &Ctx) -> Forward {
+        let outputs = model.forward(&input.graphs, tracked(&input.x, ctx), ctx);
+        classification::cross_entropy(outputs, &input.labels)
+    }
+
+    fn truth(&self, input: &GraphInput) -> Vec<i32> {
+        input.labels.clone()
+    }
+
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+        classification::count(outputs, labels, counts);
+    }
+}

@@ -1,0 +1,20 @@
+//! One step of training: batches on a device, tasks, the trainer, gradients over the ranks and the optimizer.
+
+pub(crate) mod adam;
+pub(crate) mod batch;
+pub(crate) mod classification;
+pub(crate) mod counts;
+pub(crate) mod device_fetch;
+pub(crate) mod device_sync;
+pub(crate) mod files;
+pub(crate) mod graph;
+pub(crate) mod loaders;
+pub(crate) mod memory;
+pub(crate) mod node;
+pub(crate) mod optimizer;
+pub(crate) mod reports;
+pub(crate) mod steps;
+pub(crate) mod sync;
+pub(crate) mod task;
+pub(crate) mod trainer;
+pub(crate) mod weights;

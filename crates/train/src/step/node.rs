@@ -1,0 +1,99 @@
+use std::marker::PhantomData;
+
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use kiln_graph::NodeId;
+use kiln_kernels::DeviceBlock;
+use kiln_loader::{MiniBatch, StageTimes};
+use kiln_nn::{BlockModel, Ctx};
+use kiln_sample::RngKey;
+
+use crate::step::batch::{DeviceBatch, ToDevice, tracked};
+use crate::step::classification;
+use crate::step::counts::Counts;
+use crate::step::task::{Forward, Task};
+
+/// Node classification: cross entropy of the seeds' classes, each seed weighing the same.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NodeClassification<M> {
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M> NodeClassification<M> {
+    /// The task for models of type `M`.
+    pub fn new() -> Self {
+        Self { model: PhantomData }
+    }
+}
+
+/// What a node classifier reads.
+#[derive(Debug, Clone)]
+pub struct NodeInput {
+    /// One block a layer, input layer first.
+    pub blocks: Vec<DeviceBlock>,
+    /// Features of the input nodes, `[n_src, dim]`.
+    pub x: Tensor<2>,
+    /// The seeds, as given.
+    pub seeds: Vec<NodeId>,
+    /// Row of the model's output for each seed.
+    pub seed_rows: Vec<usize>,
+    /// Class of each seed.
+    pub labels: Vec<i32>,
+}
+
+impl NodeInput {
+    /// Whether the outputs stand in the seeds' order already: no seed stands twice.
+    fn rows_are_seeds(&self) -> bool {
+        self.seed_rows.iter().enumerate().all(|(seed, &row)| seed == row)
+    }
+}
+
+impl NodeInput {
+    /// The batch of this input, which is on `device`.
+    pub(crate) fn into_batch(self, key: RngKey, times: StageTimes, device: &Device) -> DeviceBatch<Self> {
+        let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
+        let n_bytes = block_bytes + 4 * self.x.shape().num_elements();
+        let device = device.clone().inner();
+        DeviceBatch { key, n_items: self.labels.len(), n_bytes, times, device, input: self }
+    }
+}
+
+impl ToDevice for MiniBatch {
+    type Input = NodeInput;
+
+    fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
+        let n_inputs = self.blocks.first().map_or(self.seeds.len(), |block| block.n_src());
+        let x = TensorData::new(self.x.into_f32(), [n_inputs, self.x_dim]);
+        let input = NodeInput {
+            blocks: self.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
+            x: Tensor::from_data(x, device),
+            seeds: self.seeds.as_nodes().to_vec(),
+            seed_rows: self.seed_rows.iter().map(|row| row.index()).collect(),
+            labels: self.labels,
+        };
+        input.into_batch(self.key, self.times, device)
+    }
+}
+
+impl<M: BlockModel> Task for NodeClassification<M> {
+    type Input = NodeInput;
+    type Model = M;
+    type Truth = Vec<i32>;
+
+    fn forward(&self, model: &M, input: &NodeInput, ctx: &Ctx) -> Forward {
+        let mut outputs = model.forward(&input.blocks, tracked(&input.x, ctx), ctx);
+        if !input.rows_are_seeds() {
+            let rows: Vec<i32> = input.seed_rows.iter().map(|&row| row as i32).collect();
+            let rows = TensorData::new(rows, [input.seed_rows.len()]);
+            outputs = outputs.select(0, Tensor::<1, Int>::from_data(rows, &input.x.device()));
+        }
+        classification::cross_entropy(outputs, &input.labels)
+    }
+
+    fn truth(&self, input: &NodeInput) -> Vec<i32> {
+        input.labels.clone()
+    }
+
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+        classification::count(outputs, labels, counts);
+    }
+}

@@ -1,0 +1,266 @@
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use burn::optim::GradientsParams;
+use kiln_loader::{Fetch, Loader};
+use kiln_nn::{Ctx, Mode};
+
+use crate::error::{Error, Result};
+use crate::step::batch::DeviceBatch;
+use crate::step::counts::{Counts, Weight};
+use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
+use crate::step::sync::share_buffers;
+use crate::step::task::{Forward, Task};
+use crate::step::trainer::Trainer;
+use crate::step::weights::{hash, weights_to_bytes};
+
+/// What a rank learned from a batch.
+struct Learned {
+    outcome: Outcome,
+    /// Of this rank's items in the loss.
+    weight: f64,
+    gradients: GradientsParams,
+}
+
+/// Loss and outputs of a step.
+enum Outcome {
+    /// They have been looked at.
+    Read(Counts),
+    /// They are still on the device.
+    Unread(Box<dyn FnOnce() -> Counts>),
+}
+
+impl<T: Task> Trainer<T> {
+    /// Trains the next epoch on the loader's batches, or what is left of the one under way, and calls `observe` with each
+    /// step, in their order, once its loss has been read. A meeting; at its end the ranks compare their models, and mapped
+    /// files are checked ([`Trainer::check_files`]).
+    ///
+    /// # Errors
+    /// [`Error::OtherLoader`] for a loader of another seed or of another rank's share, the loader's error, a loss that is
+    /// not finite, [`Error::OtherDevice`], [`Error::Ranks`], [`Error::RanksDiffer`] and [`Error::Graph`]; the
+    /// parameters are then as the last whole step left them (but see [`Trainer::with_read_every`]).
+    pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
+    where
+        F: Fetch<Batch = DeviceBatch<T::Input>>,
+    {
+        self.check_items(loader.items())?;
+        let batches = loader.epoch_from(self.next_pass(), self.epoch.n_steps);
+        self.epoch_of(batches, observe)
+    }
+
+    /// The same on batches of any origin, of which each rank must have equally many: those of
+    /// [`Trainer::next_pass`], where they come from a loader.
+    ///
+    /// # Errors
+    /// As [`Trainer::epoch`].
+    pub fn epoch_of(
+        &mut self,
+        batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
+        mut observe: impl FnMut(&StepReport),
+    ) -> Result<EpochReport> {
+        let mut batches = batches.into_iter();
+        while self.step(&mut batches, &mut observe)? {}
+        let report = self.end_epoch()?;
+        self.check_files()?;
+        Ok(report)
+    }
+
+    /// One step on the next batch: forward, backward, sync, update. False at the end. `observe` is called with the
+    /// steps whose losses have been read, which at the end are all. A meeting.
+    ///
+    /// # Errors
+    /// As [`Trainer::epoch`].
+    pub fn step(
+        &mut self,
+        batches: &mut impl Iterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
+        observe: impl FnMut(&StepReport),
+    ) -> Result<bool> {
+        let asked = Instant::now();
+        self.epoch.started.get_or_insert(asked);
+        self.comm.at_step(self.epoch.n_steps as u64);
+        self.comm.at_phase("wait");
+        let Some(batch) = batches.next() else {
+            self.read_back(observe)?;
+            return Ok(false);
+        };
+        self.epoch.timings.wait += asked.elapsed();
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                // What the steps before it have to say is not lost.
+                self.read_back(observe)?;
+                return Err(error.into());
+            }
+        };
+        let Learned { outcome, weight, gradients } = self.learn(batch)?;
+        let learned = Instant::now();
+        self.comm.at_phase("sync");
+        let (outcome, all) = match outcome {
+            Outcome::Read(own) => {
+                let is_asked = u64::from(self.stop.load(Ordering::Relaxed));
+                let (counts, n_asked) = own.sum_over_with(&mut *self.comm, is_asked)?;
+                self.is_stopping = 0 < n_asked;
+                (Outcome::Read(counts), counts.weight)
+            }
+            unread => {
+                self.is_stopping = self.stop.load(Ordering::Relaxed);
+                (unread, weight)
+            }
+        };
+        let gradients = self.average(gradients, Weight { own: weight, all })?;
+        let synced = Instant::now();
+        self.epoch.timings.sync += synced - learned;
+        self.comm.at_phase("update");
+        let learning_rate = self.optimizer.config.learning_rate_in(self.epoch.epoch);
+        self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
+        self.epoch.timings.update += synced.elapsed();
+        self.epoch.memory.look();
+        let (step, wall) = (self.epoch.n_steps, asked.elapsed());
+        self.epoch.n_steps += 1;
+        let read: Box<dyn FnOnce() -> Counts> = match outcome {
+            Outcome::Read(counts) => Box::new(move || counts),
+            Outcome::Unread(read) => read,
+        };
+        self.epoch.unread.push(Unread { step, wall, read });
+        if self.reads_at_once() || self.read_every <= self.epoch.unread.len() {
+            self.read_back(observe)?;
+        }
+        Ok(true)
+    }
+
+    /// Waits for the device and reads the losses of the steps since the last time: of an epoch that is left before its
+    /// end, before its counts are looked at.
+    ///
+    /// # Errors
+    /// [`Error::LossNotFinite`].
+    pub fn read_back(&mut self, mut observe: impl FnMut(&StepReport)) -> Result<()> {
+        for Unread { step, wall, read } in std::mem::take(&mut self.epoch.unread) {
+            let asked = Instant::now();
+            let counts = read();
+            let waited = asked.elapsed();
+            // Where a loss is read at once, this is part of the forward stage, too.
+            self.epoch.timings.forward += waited;
+            check_finite("training", step, &counts)?;
+            self.epoch.counts += counts;
+            observe(&StepReport { step, counts, wall: wall + waited });
+        }
+        Ok(())
+    }
+
+    /// Ends an epoch whose batches are used up ([`Trainer::step`] has returned false): the ranks compare their models, and
+    /// the next step is one of the next epoch. A meeting.
+    ///
+    /// # Errors
+    /// [`Error::RanksDiffer`], [`Error::Weights`] and [`Error::Ranks`].
+    pub fn end_epoch(&mut self) -> Result<EpochReport> {
+        let epoch = self.epoch.epoch;
+        // First what differs where a rank has more steps than the others.
+        self.compare(epoch)?;
+        let report = self.epoch.report();
+        self.peak.merge(report.peak_memory);
+        self.epoch = EpochState::start(epoch + 1);
+        Ok(report)
+    }
+
+    /// Forward and backward: what became of this rank's batch, and the gradients of its mean loss.
+    fn learn(&mut self, batch: DeviceBatch<T::Input>) -> Result<Learned> {
+        let started = Instant::now();
+        self.comm.at_phase("upload");
+        self.check_device(&batch)?;
+        self.epoch.timings.loader += batch.times;
+        let uploaded = Instant::now();
+        self.epoch.timings.upload += uploaded - started;
+        if batch.n_items == 0 {
+            let (outcome, gradients) = (Outcome::Read(Counts::default()), GradientsParams::new());
+            return Ok(Learned { outcome, weight: 0.0, gradients });
+        }
+        self.comm.at_phase("forward");
+        let ctx = Ctx { key: batch.key, mode: Mode::Train };
+        let forward = self.task.forward(&self.model, &batch.input, &ctx);
+        let read = self.counts_of(&batch.input, &forward);
+        let outcome = if self.reads_at_once() {
+            let counts = read();
+            check_finite("training", self.epoch.n_steps, &counts)?;
+            Outcome::Read(counts)
+        } else {
+            Outcome::Unread(Box::new(read))
+        };
+        let forwarded = Instant::now();
+        self.comm.at_phase("backward");
+        self.epoch.timings.forward += forwarded - uploaded;
+        self.epoch.memory.look();
+        // Items that all weigh nothing have no mean loss.
+        let gradients = match forward.weight {
+            0.0 => GradientsParams::new(),
+            weight => {
+                let loss = forward.loss_sum.div_scalar(weight);
+                GradientsParams::from_grads(loss.backward(), &self.model)
+            }
+        };
+        self.epoch.timings.backward += forwarded.elapsed();
+        self.epoch.memory.look();
+        Ok(Learned { outcome, weight: forward.weight, gradients })
+    }
+
+    /// Ranks tell each other their counts in each step, and their gradients go by the host.
+    fn reads_at_once(&self) -> bool {
+        self.read_every == 1 || 1 < self.comm.topology().world_size
+    }
+
+    /// The gradients of the mean loss over all ranks' items; buffers become those of the first rank.
+    fn average(&mut self, gradients: GradientsParams, weight: Weight) -> Result<GradientsParams> {
+        if self.comm.topology().world_size == 1 || weight.all == 0.0 {
+            return Ok(gradients);
+        }
+        let gradients = self.sync.average(&mut *self.comm, &self.model, gradients, weight)?;
+        self.model = share_buffers(&mut *self.comm, self.model.clone())?;
+        Ok(gradients)
+    }
+
+    /// Makes sure that all ranks have the same parameters, by their hashes. A meeting.
+    pub(crate) fn compare(&mut self, epoch: usize) -> Result<()> {
+        if self.comm.topology().world_size == 1 {
+            return Ok(());
+        }
+        self.comm.at_phase("comparing models");
+        let own = hash(&weights_to_bytes(&self.model)?).into_bytes();
+        // Not the collective that a step begins with: a rank that has more steps than the others is told so.
+        let mut first = own.clone();
+        self.comm.broadcast(0, &mut first)?;
+        let differs = self.comm.all_gather(&[u8::from(own != first)])?;
+        match differs.iter().position(|differs| *differs != [0]) {
+            Some(rank) => Err(Error::RanksDiffer { rank, epoch: epoch + 1 }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a batch is on this trainer's device.
+    pub(crate) fn check_device(&self, batch: &DeviceBatch<T::Input>) -> Result<()> {
+        match batch.device == self.device {
+            true => Ok(()),
+            false => Err(Error::OtherDevice { expected: self.device.clone(), got: batch.device.clone() }),
+        }
+    }
+
+    /// What reads a step's loss and outputs; the input may be gone by then.
+    pub(crate) fn counts_of(
+        &self,
+        input: &T::Input,
+        forward: &Forward,
+    ) -> impl FnOnce() -> Counts + 'static + use<T> {
+        let (truth, weight) = (self.task.truth(input), forward.weight);
+        // What they were computed from is not held.
+        let (loss_sum, outputs) = (forward.loss_sum.clone().detach(), forward.outputs.clone().detach());
+        move || {
+            let loss_sum = kiln_kernels::read_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
+            let mut counts = Counts { loss_sum, weight, ..Counts::default() };
+            T::count(&truth, &outputs, &mut counts);
+            counts
+        }
+    }
+}
+
+pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &Counts) -> Result<()> {
+    let loss = counts.loss_sum;
+    if loss.is_finite() { Ok(()) } else { Err(Error::LossNotFinite { pass, step, loss }) }
+}

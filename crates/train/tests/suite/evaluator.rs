@@ -1,0 +1,111 @@
+//! Ways to evaluate a node classifier on several ranks: all say the same of the same nodes.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use kiln_comm::Communicator;
+use kiln_data::Dataset;
+use kiln_feature::FeatureSource;
+use kiln_graph::NodeId;
+use kiln_loader::{Loader, LoaderConfig, NodeFetch};
+use kiln_nn::Sage;
+use kiln_sample::{Fanout, NeighborSampler};
+use kiln_train::{
+    BatchConfig, Counts, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig,
+    LayerWiseInference, NodeClassification, Prediction, TEST, Trainer, VALIDATION,
+};
+
+use crate::common::{data, ranks, trainer};
+
+/// Sums of a few dozen numbers of about 1 in two orders.
+const TOLERANCE: f64 = 1e-4;
+
+type SageTrainer = Trainer<NodeClassification<Sage>>;
+type AllNeighbors = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
+
+/// Batches of 10 nodes a rank with all their neighbours, so that sampled evaluation is exact, too.
+fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &[NodeId]) -> AllNeighbors {
+    let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
+    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batches = BatchConfig { batch_size: 10, ..BatchConfig::default() };
+    let items = evaluator.items(trainer, nodes, batches).unwrap();
+    trainer.loader(items, fetch, LoaderConfig::default()).unwrap()
+}
+
+fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
+    Evaluator::Exact(ExactEvaluator {
+        inference: LayerWiseInference::new(data.graph.clone(), LayerWiseConfig::default()).unwrap(),
+        features: data.features.clone(),
+        labels: data.labels.clone(),
+        threads: ranks(n_ranks).machine_pool().unwrap(),
+    })
+}
+
+/// What the ranks count on the test nodes, and what the first one predicts of them.
+fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (Counts, Vec<Prediction>) {
+    let judged = ranks(n_ranks).run(|comm: Box<dyn Communicator>| {
+        let mut trainer = trainer(data, comm);
+        let loader = loader(data, evaluator, &trainer, &data.split.test);
+        let counts = evaluator.count(&mut trainer, &loader, TEST)?;
+        let evaluation = evaluator.evaluate(&mut trainer, &loader, TEST)?.gather(trainer.comm())?;
+        Ok((counts, evaluation.predictions()))
+    });
+    let mut judged = judged.unwrap();
+    assert!(judged.iter().all(|(counts, _)| *counts == judged[0].0), "{judged:?}");
+    assert!(judged[1..].iter().all(|(_, predictions)| predictions.is_empty()));
+    judged.remove(0)
+}
+
+#[test]
+fn all_ways_count_and_predict_the_same() {
+    let data = data(300);
+    let (expected, predictions) = judge(&data, &Evaluator::Sampled, 1);
+    assert_eq!(predictions.len(), data.split.test.len());
+    for n_ranks in [1, 3] {
+        let first = Evaluator::FirstRank { n_batches: usize::MAX };
+        for evaluator in [Evaluator::Sampled, first, exact(&data, n_ranks)] {
+            let (counts, predicted) = judge(&data, &evaluator, n_ranks);
+            let exact_parts = |counts: Counts| (counts.hits, counts.total, counts.weight);
+            assert_eq!(exact_parts(counts), exact_parts(expected), "{n_ranks} ranks, {evaluator:?}");
+            assert!((counts.loss() - expected.loss()).abs() < TOLERANCE, "{n_ranks} ranks, {evaluator:?}");
+            assert_eq!(predicted, predictions, "{n_ranks} ranks, {evaluator:?}");
+        }
+    }
+}
+
+#[test]
+fn the_first_rank_counts_so_many_batches_and_evaluates_all() {
+    let data = data(300);
+    let (counts, predictions) = judge(&data, &Evaluator::FirstRank { n_batches: 2 }, 2);
+    assert_eq!((counts.total, predictions.len()), (20, data.split.test.len()));
+}
+
+#[test]
+fn rejects_a_loader_of_another_share() {
+    let data = data(300);
+    let errors = ranks(2).run(|comm| {
+        let mut trainer = trainer(&data, comm);
+        let (sampled, first) = (Evaluator::Sampled, Evaluator::FirstRank { n_batches: 1 });
+        let of =
+            |evaluator: &Evaluator, trainer: &SageTrainer| loader(&data, evaluator, trainer, &data.split.val);
+        let (own, all) = (of(&sampled, &trainer), of(&first, &trainer));
+        let refused = [
+            sampled.count(&mut trainer, &all, VALIDATION).unwrap_err(),
+            first.count(&mut trainer, &own, VALIDATION).unwrap_err(),
+        ];
+        assert!(refused.iter().all(|error| matches!(error, Error::OtherLoader { .. })), "{refused:?}");
+        Ok(refused.map(|error| error.to_string()))
+    });
+    let [of_all, of_own] = &errors.unwrap()[1];
+    assert!(of_all.contains("rank 0 of 1, expected the share of rank 1 of 2"), "{of_all}");
+    assert!(of_own.contains("rank 1 of 2, expected the share of rank 0 of 1"), "{of_own}");
+}
+
+#[test]
+fn exact_evaluation_reports_its_memory() {
+    let data = data(300);
+    let mut trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let evaluator = exact(&data, 1);
+    let loader = loader(&data, &evaluator, &trainer, &data.split.val);
+    evaluator.count(&mut trainer, &loader, VALIDATION).unwrap();
+    let Evaluator::Exact(ExactEvaluator { inference, .. }) = &evaluator else { unreachable!("made above") };
+    assert_eq!(trainer.peak_memory(), inference.peak_memory());
+}

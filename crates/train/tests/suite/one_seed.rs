@@ -1,0 +1,130 @@
+//! The trainer's one seed, one device and one number of the epoch.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use burn::tensor::Device;
+use kiln_comm::Solo;
+use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeFetch, Pass, Shard};
+use kiln_sample::{Fanout, NeighborSampler};
+use kiln_train::{
+    BatchConfig, Error, FitConfig, NodeClassification, OptimizerConfig, Run, RunFolder, RunIdentity,
+    StepDecay, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
+};
+
+use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
+
+/// Loaders of the trainer have its seed and its rank's share.
+#[test]
+fn a_trainer_hands_its_seed_and_share_to_its_loaders() {
+    let data = data(100);
+    let configs = ranks(2).run(|comm| {
+        let trainer = trainer(&data, comm);
+        let batches = BatchConfig { batch_size: 7, drop_last: true, ..BatchConfig::default() };
+        let items = trainer.items(nodes(50), batches)?;
+        Ok((*items.config(), trainer.seed()))
+    });
+    for (rank, (config, seed)) in configs.unwrap().into_iter().enumerate() {
+        let shard = Shard { rank, world_size: 2 };
+        let expected =
+            ItemSamplerConfig { batch_size: 7, drop_last: true, seed: 1, shard, ..Default::default() };
+        assert_eq!((config, seed), (expected, 1));
+    }
+}
+
+#[test]
+fn rejects_a_loader_of_another_seed_or_share() {
+    let data = data(100);
+    let sampler = || NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
+    let fetch = || NodeFetch::new(sampler().into(), data.features.clone(), data.labels.clone());
+    let mut trainer = trainer(&data, Box::new(Solo));
+    let items = |seed, shard| {
+        let config = ItemSamplerConfig { batch_size: 10, seed, shard, ..Default::default() };
+        ItemSampler::new(nodes(50), config).unwrap()
+    };
+    let error = trainer.loader(items(2, Shard::default()), fetch(), LoaderConfig::default()).unwrap_err();
+    assert!(error.to_string().contains("of seed 2, expected seed 1"), "{error}");
+    let half = Shard { rank: 1, world_size: 2 };
+    let error = trainer.epoch(&loader(&data, &nodes(50), 10, half), |_| ()).unwrap_err();
+    assert!(matches!(error, Error::OtherLoader { .. }), "{error}");
+    assert!(error.to_string().contains("rank 1 of 2, expected the share of rank 0 of 1"), "{error}");
+    assert_eq!(trainer.n_epochs(), 0);
+}
+
+#[test]
+fn rejects_a_model_without_autodiff() {
+    let data = data(100);
+    let model = |_, device: &Device| sage_on(&data, &device.clone().inner());
+    let error = Trainer::new(NodeClassification::new(), &config(), Box::new(Solo), model).unwrap_err();
+    assert!(matches!(error, Error::ModelDevice { .. }), "{error}");
+    assert!(error.to_string().contains("with autodiff"), "{error}");
+}
+
+fn sage_on(data: &kiln_data::Dataset, device: &Device) -> kiln_nn::Result<kiln_nn::Sage> {
+    let config = kiln_nn::SageConfig {
+        d_in: data.features.dim(),
+        hidden: 4,
+        n_classes: data.labels.n_classes(),
+        n_layers: 2,
+        aggregate: kiln_nn::Aggregate::Mean,
+        input_dropout: 0.0,
+        dropout: 0.0,
+    };
+    config.init(kiln_sample::RngKey::new(1), device)
+}
+
+/// Epochs that the trainer counts are those that are numbered by hand.
+#[test]
+fn a_trainer_counts_its_epochs() {
+    let data = data(200);
+    let optimizer = OptimizerConfig {
+        decay: Some(StepDecay { every_epochs: 1, factor: 0.5 }),
+        ..OptimizerConfig::adam(0.01, 0.0)
+    };
+    let config = TrainerConfig { optimizer, ..config() };
+    let trainer = || {
+        let model = |_, _: &Device| Ok(sage(&data, [0.0, 0.5]));
+        Trainer::new(NodeClassification::new(), &config, Box::new(Solo), model).unwrap()
+    };
+    let loader = loader(&data, &nodes(90), 30, Shard::default());
+    let (mut counted, mut by_hand) = (trainer(), trainer());
+    for epoch in 0..3 {
+        assert_eq!((counted.n_epochs(), counted.next_pass()), (epoch, Pass::Train { epoch: epoch as u64 }));
+        counted.epoch(&loader, |_| ()).unwrap();
+        by_hand.epoch_of(loader.epoch(Pass::Train { epoch: epoch as u64 }), |_| ()).unwrap();
+    }
+    assert_eq!(weights_to_bytes(counted.model()).unwrap(), weights_to_bytes(by_hand.model()).unwrap());
+    assert_eq!(trainer().with_epoch(5).next_pass(), Pass::Train { epoch: 5 });
+}
+
+/// An epoch of which some steps were done by hand goes on where it is.
+#[test]
+fn an_epoch_under_way_goes_on() {
+    let data = data(200);
+    let loader = loader(&data, &nodes(90), 30, Shard::default());
+    let mut whole = trainer(&data, Box::new(Solo));
+    let expected = whole.epoch(&loader, |_| ()).unwrap();
+    let mut parted = trainer(&data, Box::new(Solo));
+    let mut batches = loader.epoch(parted.next_pass());
+    assert!(parted.step(&mut batches, |_| ()).unwrap());
+    drop(batches);
+    let report = parted.epoch(&loader, |_| ()).unwrap();
+    assert_eq!((report.n_steps, report.counts), (expected.n_steps, expected.counts));
+    assert_eq!(parted.n_epochs(), 1);
+    assert_eq!(weights_to_bytes(parted.model()).unwrap(), weights_to_bytes(whole.model()).unwrap());
+}
+
+#[test]
+fn rejects_a_trainer_that_is_not_where_the_run_is() {
+    let (data, folder) = (data(200), tempfile::tempdir().unwrap());
+    let done = ranks(1).run(|comm| {
+        let train = loader(&data, &nodes(90), 30, shard(&*comm));
+        let mut trainer = trainer(&data, comm);
+        let create = || RunFolder::create(folder.path());
+        let mut run = Run::start(&mut trainer, create, RunIdentity::default())?;
+        trainer.epoch(&train, |_| ())?;
+        let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: None };
+        let validate = |trainer: &mut Trainer<_>| trainer.evaluate(train.epoch(VALIDATION), |_, _| ());
+        Ok(fit(&mut trainer, &train, config, validate, &mut run, &mut ()).unwrap_err().to_string())
+    });
+    let errors = done.unwrap();
+    assert!(errors[0].contains("the trainer is in epoch 1, the run in epoch 0"), "{errors:?}");
+}

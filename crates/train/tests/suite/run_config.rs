@@ -1,0 +1,208 @@
+//! Whole runs by one configuration: start, fit, stop, resume, test of the best model, and calls that cannot train.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kiln_comm::Communicator;
+use kiln_graph::NodeId;
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass, Shard};
+use kiln_nn::Sage;
+use kiln_sample::{Fanout, NeighborSampler};
+use kiln_train::{
+    Counts, DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, NodeClassification, Observer, Outcome,
+    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, Tested, Trainer, weights_to_bytes,
+};
+
+use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
+
+type SageTrainer = Trainer<NodeClassification<Sage>>;
+
+fn config(folder: &Path, n_epochs: usize) -> RunConfig {
+    let fit = FitConfig { n_epochs, patience: None, checkpoint_every: None };
+    let settings = [("--lr".to_owned(), "0.01".to_owned())].into();
+    RunConfig { settings, ..RunConfig::new(RunDir::StartOrResume(folder.to_owned()), fit) }
+}
+
+/// Raises a flag after some steps, and keeps where the run went on.
+#[derive(Default)]
+struct Watch {
+    stop: Arc<AtomicBool>,
+    steps_left: Option<usize>,
+    resumed: Option<Resumed>,
+}
+
+impl Observer for Watch {
+    fn started(&mut self, run: &Run) {
+        self.resumed = run.resumed().cloned();
+    }
+
+    fn step(&mut self, _: &StepReport) {
+        self.steps_left = self.steps_left.map(|left| left.saturating_sub(1));
+        self.stop.store(self.steps_left == Some(0), Ordering::Relaxed);
+    }
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+}
+
+fn validate(trainer: &mut SageTrainer, val: &NodeLoader, pass: Pass) -> kiln_train::Result<Counts> {
+    Evaluator::Sampled.count(trainer, val, pass)
+}
+
+/// Two epochs of four steps and the test; a run that stops after so many steps has no result.
+fn run(
+    folder: &Path,
+    comm: Box<dyn Communicator>,
+    steps_left: Option<usize>,
+) -> kiln_train::Result<(Option<(Tested, Vec<u8>)>, Option<Resumed>)> {
+    let (data, shard) = (data(320), shard(&*comm));
+    let [train, val, test] =
+        [&data.split.train, &data.split.val, &data.split.test].map(|nodes| loader(&data, nodes, 60, shard));
+    let mut watch = Watch { steps_left, ..Watch::default() };
+    let trainer = trainer(&data, comm).with_stop(Arc::clone(&watch.stop));
+    let outcome = config(folder, 2).fit(trainer, &train, &val, validate, &mut watch)?;
+    let tested = match outcome {
+        Outcome::Interrupted(run) => {
+            assert!(run.folder().is_none_or(|folder| !folder.path().join("summary.json").exists()));
+            None
+        }
+        Outcome::Trained(best) => {
+            let weights = weights_to_bytes(best.model())?;
+            assert_eq!((best.report().n_epochs, best.run().n_epochs()), (2, 2));
+            let test =
+                best.test(&test, |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass));
+            Some((test?, weights))
+        }
+    };
+    Ok((tested, watch.resumed))
+}
+
+#[test]
+fn a_run_tests_its_best_model_and_writes_its_files() {
+    for n_ranks in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let of_ranks = ranks(n_ranks).run(|comm| {
+            let (tested, resumed) = run(folder.path(), comm, None)?;
+            let (Tested { evaluation, summary, run }, weights) = tested.unwrap();
+            assert_eq!(resumed, None);
+            Ok((evaluation.predictions().len(), summary, run.folder().is_some(), weights))
+        });
+        let of_ranks = of_ranks.unwrap();
+        for (rank, (n_predictions, summary, has_folder, weights)) in of_ranks.iter().enumerate() {
+            let is_first = rank == 0;
+            assert_eq!((summary.is_some(), *has_folder, 0 < *n_predictions), (is_first, is_first, is_first));
+            assert_eq!(*weights, std::fs::read(folder.path().join("best.safetensors")).unwrap());
+        }
+        let summary = of_ranks[0].1.as_ref().unwrap();
+        assert!(summary.test_accuracy > 0.3 && summary.n_epochs == 2, "{summary}");
+        for name in ["config.json", "metrics.jsonl", "summary.json", "test_predictions.csv"] {
+            assert!(folder.path().join(name).is_file(), "{name}");
+        }
+        for name in ["curves.svg", "report.html"] {
+            assert_eq!(folder.path().join(name).is_file(), cfg!(feature = "report"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_resumes_by_the_same_call_to_the_same_weights() {
+    let whole = tempfile::tempdir().unwrap();
+    let solo = || Box::new(kiln_comm::Solo);
+    let (expected, _) = run(whole.path(), solo(), None).unwrap();
+    let (expected, weights) = expected.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // The observer is told of a step when it is over, so that the run stops after the next one.
+    let (stopped, _) = run(folder.path(), solo(), Some(5)).unwrap();
+    assert!(stopped.is_none());
+    let (found, resumed) = run(folder.path(), solo(), None).unwrap();
+    let (found, found_weights) = found.unwrap();
+    assert_eq!(resumed, Some(Resumed { epoch: 1, step: 2, n_ranks: 1, damage: None }));
+    assert_eq!(found_weights, weights);
+    assert_eq!(found.evaluation.predictions(), expected.evaluation.predictions());
+}
+
+/// The error of a call, which must have left no file behind.
+fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: ItemSamplerConfig) -> Error {
+    let (data, folder) = (data(320), tempfile::tempdir().unwrap());
+    let path = folder.path().join("run");
+    let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let [train, val] = splits.map(|nodes| {
+        let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
+        let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+        let fetch = DeviceBatcher::new(fetch, trainer.device());
+        Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
+    });
+    let mut config = config(&path, 2);
+    change(&mut config);
+    let error = config.fit(trainer, &train, &val, validate, &mut ()).unwrap_err();
+    assert!(!path.exists(), "{error}");
+    error
+}
+
+#[test]
+fn calls_that_cannot_train_are_refused_before_a_file_is_written() {
+    let nodes: Vec<NodeId> = (0..100).map(NodeId).collect();
+    let items = ItemSamplerConfig { batch_size: 60, seed: 1, ..ItemSamplerConfig::default() };
+    let splits = [&nodes[..], &nodes[..]];
+    let error = refused(|config| config.fit.n_epochs = 0, splits, items);
+    assert!(matches!(error, Error::BadSetting { what: "the number of epochs", .. }), "{error}");
+    let error = refused(|config| config.fit.patience = Some(0), splits, items);
+    assert!(matches!(error, Error::BadSetting { what: "the patience", .. }), "{error}");
+    let error = refused(|_| (), [&[], &nodes], items);
+    assert!(matches!(error, Error::EmptySplit { split: "training" }), "{error}");
+    let error = refused(|_| (), [&nodes, &[]], items);
+    assert!(matches!(error, Error::EmptySplit { split: "validation" }), "{error}");
+    let error = refused(|_| (), splits, ItemSamplerConfig { batch_size: 101, drop_last: true, ..items });
+    assert!(matches!(error, Error::NoStep { n_items: 100, per_step: 101 }), "{error}");
+    let error = refused(|_| (), splits, ItemSamplerConfig { seed: 2, ..items });
+    assert!(matches!(error, Error::OtherLoader { .. }), "{error}");
+    let shard = Shard { rank: 1, world_size: 2 };
+    let error = refused(|_| (), splits, ItemSamplerConfig { shard, ..items });
+    assert!(matches!(error, Error::OtherLoader { .. }), "{error}");
+}
+
+#[test]
+fn rejects_fewer_epochs_than_the_run_has_done_and_another_identity() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), Box::new(kiln_comm::Solo), None).unwrap();
+    let data = data(320);
+    let [train, val] =
+        [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, Shard::default()));
+    let again = |config: RunConfig| {
+        let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+        config.fit(trainer, &train, &val, validate, &mut ()).unwrap_err()
+    };
+    let error = again(config(folder.path(), 1));
+    assert!(matches!(error, Error::TooFewEpochs { n_epochs: 1, n_done: 2 }), "{error}");
+    let identity = RunIdentity { data_hash: "another".into(), ..RunIdentity::default() };
+    let error = again(RunConfig { identity, ..config(folder.path(), 2) });
+    assert!(matches!(error, Error::OtherRun { .. }), "{error}");
+}
+
+#[test]
+fn rejects_a_test_split_without_nodes() {
+    let (data, folder) = (data(320), tempfile::tempdir().unwrap());
+    let nodes = |nodes: &[NodeId]| loader(&data, nodes, 60, Shard::default());
+    let (train, val, test) = (nodes(&data.split.train), nodes(&data.split.val), nodes(&[]));
+    let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let outcome = config(folder.path(), 1).fit(trainer, &train, &val, validate, &mut ()).unwrap();
+    let Outcome::Trained(best) = outcome else { panic!("nothing stops the run") };
+    let tested = best.test(&test, |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass));
+    assert!(matches!(tested, Err(Error::EmptySplit { split: "test" })));
+}
+
+/// The folders that the kinds of [`RunDir`] open.
+#[test]
+fn a_run_dir_starts_or_resumes() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("run");
+    assert!(matches!(RunDir::Resume(path.clone()).open(), Err(Error::NoCheckpoint { .. })));
+    run(&path, Box::new(kiln_comm::Solo), None).unwrap();
+    assert!(matches!(RunDir::New(path.clone()).open(), Err(Error::RunFolderNotEmpty { .. })));
+    for dir in [RunDir::Resume(path.clone()), RunDir::StartOrResume(path.clone())] {
+        assert_eq!(dir.open().unwrap().path(), path);
+    }
+    let numbered = RunDir::Numbered { parent: parent.path().to_owned(), name: "run".into() };
+    assert_eq!(numbered.open().unwrap().path(), parent.path().join("run-001"));
+}
