@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_comm::Communicator;
 use kiln_data::{Dataset, Split};
 use kiln_loader::{Fetch, ItemSampler, Loader, NodeFetch};
 use kiln_nn::LayerWise;

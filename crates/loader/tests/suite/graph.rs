@@ -40,7 +40,7 @@ fn take<F>(fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchErr
 where
     F: FeatureSource + ?Sized + 'static,
 {
-    take_in(Pass::Evaluate { split: 0 }, fetch, graphs)
+    take_in(Pass::Validation, fetch, graphs)
 }
 
 fn take_in<F>(pass: Pass, fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>

@@ -110,7 +110,7 @@ fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() 
         let seeds = SeedBatch { pass, ..seeds.clone() };
         fetch().fetch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap()
     };
-    let (plain, training) = (batch(Pass::Evaluate { split: 0 }), batch(Pass::Train { epoch: 0 }));
+    let (plain, training) = (batch(Pass::Validation), batch(Pass::Train { epoch: 0 }));
     assert_eq!(training.blocks, plain.blocks);
     assert!(plain.blocks.iter().all(|block| block.transposed().is_none()));
     assert_eq!(training.blocks[0].transposed(), None);
