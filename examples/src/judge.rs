@@ -14,6 +14,7 @@ use rayon::ThreadPool;
 
 /// Judges models on nodes of a data set.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a program has one")]
 pub enum Judge {
     /// Each rank takes its share of the nodes, with neighbours as its loader samples them.
     Sampled,
