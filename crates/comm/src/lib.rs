@@ -50,3 +50,8 @@ pub use threads::{Ranks, ThreadGroup};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The snippet of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadMe;

@@ -179,7 +179,9 @@ fn listen_soon(master: &Master, config: &RankConfig) -> Result<TcpListener, JobE
                 if source.kind() != ErrorKind::PermissionDenied && started.elapsed() < limit =>
             {
                 if !is_logged {
-                    log(&format!("rank 0 cannot listen at {master} yet, and retries for {limit:?}: {source}"));
+                    log(&format!(
+                        "rank 0 cannot listen at {master} yet, and retries for {limit:?}: {source}"
+                    ));
                     is_logged = true;
                 }
                 std::thread::sleep(Duration::from_millis(200));

@@ -331,7 +331,6 @@ impl Ended {
     }
 }
 
-/// The name of this machine.
 pub(crate) fn host() -> String {
     String::from_utf8(Command::new("hostname").output().unwrap().stdout).unwrap().trim().to_owned()
 }
@@ -369,14 +368,11 @@ pub(crate) fn run_body() {
     if let Some(folder) = var("KILN_TEST_TLS") {
         config = config.tls(certificates::of(Path::new(&folder), launch.rank));
     }
-    let job = match RankGroup::join(config) {
-        Ok(RankGroup::Process(job)) => job,
-        Ok(other) => panic!("{other:?} are no processes"),
-        Err(error) => {
-            eprintln!("Error: {error}");
-            std::process::exit(i32::from(error.status()))
-        }
-    };
+    let group = RankGroup::join(config).unwrap_or_else(|error| {
+        eprintln!("Error: {error}");
+        std::process::exit(i32::from(error.status()))
+    });
+    let RankGroup::Process(job) = group else { panic!("the ranks are no processes") };
     println!("rank {} is process {}", launch.rank, std::process::id());
     if body == "machine" {
         let local = job.local_ranks();

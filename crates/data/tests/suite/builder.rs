@@ -17,7 +17,7 @@ fn ring() -> DatasetBuilder<'static> {
 }
 
 fn build_error(builder: DatasetBuilder<'_>) -> BuildError {
-    match builder.build().unwrap_err() {
+    match builder.build().expect_err("a wrong call should be refused") {
         Error::Build(error) => error,
         other => panic!("{other}"),
     }

@@ -246,7 +246,7 @@ impl PickedHop<'_> {
 }
 
 /// The hop of destinations that have no edge.
-pub(super) fn without_edges(n_dst: usize, weights: EdgeWeights) -> Frontier {
+pub(crate) fn without_edges(n_dst: usize, weights: EdgeWeights) -> Frontier {
     let weights = (weights != EdgeWeights::None).then(Vec::new);
     Frontier { indptr: vec![0; n_dst + 1], weights, ..Frontier::default() }
 }

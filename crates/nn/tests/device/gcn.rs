@@ -133,7 +133,7 @@ fn a_model_has_these_shapes_and_is_layer_wise() {
 }
 
 #[test]
-#[should_panic(expected = "a GCN needs the weights of kiln_graph::gcn_norm: sample with")]
+#[should_panic(expected = "a GCN needs the weights of kiln_graph::gcn_norm: sample all neighbours with")]
 fn a_block_without_weights_is_refused() {
     let device = device();
     let block = Block::new(BlockParts { weights: None, ..narrow().into_parts() });
