@@ -1,5 +1,5 @@
-//! Stage `step`: whole training steps as users run them, over fresh batches that one worker samples and gathers
-//! ahead: upload, forward, backward, update. GraphSAGE, three layers of 256, and a GCN, two of 64: a step; GIN, two
+//! Stage `step`: whole training steps as users run them, over fresh batches that one worker samples, gathers and
+//! copies to the device ahead: forward, backward, update. GraphSAGE, three layers of 256, and a GCN, two of 64: a step; GIN, two
 //! layers of 64: an epoch with loading and batching. The rates are seeds and graphs.
 
 use std::time::{Duration, Instant};

@@ -2,7 +2,6 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use burn::tensor::Device;
 use kiln_graph::NodeId;
 
 use crate::run::contract::DETERMINISM_CONTRACT;
@@ -127,22 +126,22 @@ pub enum Error {
     Model(#[from] kiln_nn::Error),
     /// The model is not on the trainer's device, or does not track gradients there.
     #[error(
-        "the model has parameters on {got:?}, expected all of them on {expected:?} with autodiff: make it on the device that \
+        "the model has parameters on {got}, expected all of them on {expected} with autodiff: make it on the device that \
          `init` is given"
     )]
     ModelDevice {
         /// The trainer's device.
-        expected: Device,
+        expected: String,
         /// The device of the last parameter that is elsewhere.
-        got: Device,
+        got: String,
     },
     /// A batch is on another device than the trainer.
-    #[error("a batch is on {got:?}, expected {expected:?}: make its loader by `Trainer::loader`")]
+    #[error("a batch is on {got}, expected {expected}: make its loader by `Trainer::loader`")]
     OtherDevice {
         /// The trainer's device.
-        expected: Device,
+        expected: String,
         /// The batch's device.
-        got: Device,
+        got: String,
     },
     /// A loader has other items than the trainer's seed and rank give.
     #[error("the loader's items are of {got}, expected {expected}: make them by `Trainer::items`")]

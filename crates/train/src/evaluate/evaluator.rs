@@ -18,6 +18,7 @@ use crate::step::trainer::Trainer;
 
 /// How the ranks evaluate a node classifier: who takes which nodes, and with which neighbours.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a program has one")]
 pub enum Evaluator {
     /// Each rank takes its share of the nodes, with neighbours as its loader samples them.
     Sampled,

@@ -64,9 +64,9 @@ pub struct RunConfig {
 #[derive(Debug)]
 pub enum Outcome<T: Task> {
     /// It has done its epochs, or its patience has ended.
-    Trained(Trained<T>),
+    Trained(Box<Trained<T>>),
     /// It was asked to stop; the last checkpoint is of this moment.
-    Interrupted(Run),
+    Interrupted(Box<Run>),
 }
 
 /// A run whose training is done, with the best epoch's parameters in its trainer.
@@ -138,11 +138,12 @@ impl RunConfig {
         let validate = |trainer: &mut Trainer<T>| validate(trainer, val, VALIDATION);
         let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, observer)?;
         if report.interrupted {
-            return Ok(Outcome::Interrupted(run));
+            return Ok(Outcome::Interrupted(Box::new(run)));
         }
         run.load_best(&mut trainer)?;
         let (title, class_names, started) = (self.title.clone(), self.class_names.clone(), self.started);
-        Ok(Outcome::Trained(Trained { trainer, run, report, title, class_names, started }))
+        let trained = Trained { trainer, run, report, title, class_names, started };
+        Ok(Outcome::Trained(Box::new(trained)))
     }
 }
 

@@ -236,10 +236,11 @@ impl<T: Task> Trainer<T> {
 
     /// Checks that a batch is on this trainer's device.
     pub(crate) fn check_device(&self, batch: &DeviceBatch<T::Input>) -> Result<()> {
-        match batch.device == self.device {
-            true => Ok(()),
-            false => Err(Error::OtherDevice { expected: self.device.clone(), got: batch.device.clone() }),
+        if batch.device == self.device {
+            return Ok(());
         }
+        let (expected, got) = (format!("{:?}", self.device), format!("{:?}", batch.device));
+        Err(Error::OtherDevice { expected, got })
     }
 
     /// What reads a step's loss and outputs; the input may be gone by then.

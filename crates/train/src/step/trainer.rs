@@ -209,7 +209,10 @@ fn check_device<M: Module>(model: &M, device: &Device) -> Result<()> {
     let mut check = Check { device, other: None };
     model.visit(&mut check);
     match check.other {
-        Some(got) => Err(Error::ModelDevice { expected: device.clone(), got }),
+        Some(got) => {
+            let (expected, got) = (format!("{device:?}"), format!("{got:?}"));
+            Err(Error::ModelDevice { expected, got })
+        }
         None => Ok(()),
     }
 }
