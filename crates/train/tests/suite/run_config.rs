@@ -50,12 +50,11 @@ fn validate(trainer: &mut SageTrainer, val: &NodeLoader, pass: Pass) -> kiln_tra
     Evaluator::Sampled.count(trainer, val, pass)
 }
 
+/// The tested model with its weights, and what the run was resumed from.
+type Ended = (Option<(Tested, Vec<u8>)>, Option<Resumed>);
+
 /// Two epochs of four steps and the test; a run that stops after so many steps has no result.
-fn run(
-    folder: &Path,
-    comm: Box<dyn Communicator>,
-    steps_left: Option<usize>,
-) -> kiln_train::Result<(Option<(Tested, Vec<u8>)>, Option<Resumed>)> {
+fn run(folder: &Path, comm: Box<dyn Communicator>, steps_left: Option<usize>) -> kiln_train::Result<Ended> {
     let (data, shard) = (data(320), shard(&*comm));
     let [train, val, test] =
         [&data.split.train, &data.split.val, &data.split.test].map(|nodes| loader(&data, nodes, 60, shard));
