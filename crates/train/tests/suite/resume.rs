@@ -1,7 +1,6 @@
 //! Runs that stop and go on: the same bits as without the stop, and a refusal where it is another run.
 
-// Helpers of tests unwrap as tests do.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
