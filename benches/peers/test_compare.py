@@ -179,7 +179,7 @@ else:
             write_program(path("python"), """
 import json
 print(json.dumps(dict(what="step", value=8.0)))
-print(json.dumps(dict(what="first_step", value=100.0)))
+print(json.dumps(dict(what="first_step", value=1e6)))
 """)
             with open(path("machine.json"), "w") as file:
                 json.dump(dict(commit="abc", date="2026-01-31", machine=dict(cpu="a processor", cores=1)), file)
@@ -195,7 +195,7 @@ print(json.dumps(dict(what="first_step", value=100.0)))
                     os.environ["CARGO"] = before
             text = printed.getvalue()
             self.assertIn("2 threads | 2.0 ms | 8.0 ms | 0.25x | <= 0.25x | yes | 25 % |", text)
-            self.assertIn(" s | 100.00 s | 0.00x | <= 0.12x | yes | - |", text)
+            self.assertIn(" s | 1000000.00 s | 0.00x | <= 0.12x | yes | - |", text)
             self.assertIn("a processor, 1 core; 2026-01-31; commit abc; the median of 1 round,", text)
             self.assertIn("- ceilings of 2 threads: read 3.0 GB/s", text)
 
