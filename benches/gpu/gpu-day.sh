@@ -15,7 +15,7 @@ cd "$root" || exit 2
 
 package=target/gpu-day/package
 # By value: whether anything runs is decided first. PACKAGE-TARGET, as the build names them.
-programs="kernels-device examples-node_classification examples-graph_classification nn-device train-device benches-device
+programs="kernels-device cli-kiln nn-device train-device benches-device
   benches-first_step kernels-sampler_large"
 # The modules of kernels-device, each a run of its own, so that one that fails ends no other.
 smoke_modules="devices ops sampler"
@@ -26,7 +26,7 @@ pack() {
   rm -rf target/gpu-day
   mkdir -p "$package" "$built"
   cargo xtask llvm || return
-  cargo build --release --locked --features cuda --bin node_classification --bin graph_classification --bin first_step \
+  cargo build --release --locked --features cuda --workspace --exclude debian-packages --bin kiln --bin first_step \
     --test device --test sampler_large --bench device --message-format=json > "$built/messages" || return
   python3 - "$built/messages" > "$built/list" <<'PY' || return
 import json, os, sys
@@ -137,7 +137,7 @@ await_data() {
 look() {
   # shellcheck disable=SC2016 # The inner shell expands it.
   part look 30 bash -c 'nvidia-smi; nvidia-smi -q -d CLOCK,MEMORY | head -60; nvcc --version; ldconfig -p | grep -E "libcuda|libnccl|libnvrtc"
-    nproc; free -g; df -h .; ldd "$0"; "$0" --help | head -3' "$bin/examples-node_classification"
+    nproc; free -g; df -h .; ldd "$0"; "$0" --help | head -3' "$bin/cli-kiln"
 }
 
 # tests LOG LIMIT PROGRAM [FILTER]: a row of counts, and the first failures
@@ -159,18 +159,18 @@ suite() {
 products="--layers 3 --hidden 256 --fanouts 15,10,5 --batch-size 1024 --device cuda --graph-mode device"
 # Compares what is learned on the GPU with the CPU: the same blocks, losses within rounding.
 train() {
-  local name node=$bin/examples-node_classification
+  local name kiln=$bin/cli-kiln
   for name in cpu cuda cuda-graph; do
     local -a flags=(--epochs 5 --seed 1 --out "$runs/$name")
     case $name in cuda) flags+=(--device cuda) ;; cuda-graph) flags+=(--device cuda --graph-mode device) ;; esac
-    part "train-$name" 120 "$node" "${flags[@]}"
+    part "train-$name" 120 "$kiln" train "${flags[@]}"
     summary "train-$name" "train-$name" '^(iteration|test accuracy|weights)'
   done
-  part train-gin 60 "$bin/examples-graph_classification" --model gin --epochs 20 --device cuda --out "$runs/gin"
+  part train-gin 60 "$kiln" train --data mutag --epochs 20 --device cuda --out "$runs/gin"
   summary train-gin train-gin '^(iteration|test accuracy|weights)'
   await_data || return
   # shellcheck disable=SC2086 # Flags without blanks.
-  part train-products 240 "$node" --data "$data/products-like" $products --epochs 3 --out "$runs/products"
+  part train-products 240 "$kiln" train --data "$data/products-like" $products --epochs 3 --out "$runs/products"
   summary train-products train-products '^(epoch|iteration)'
 }
 
@@ -215,7 +215,7 @@ ncu_part() {
   await_data || return
   # shellcheck disable=SC2086 # Flags without blanks.
   part ncu 240 ncu --clock-control none --csv --metrics "$metrics" --launch-skip 1200 --launch-count 600 \
-    "$bin/examples-node_classification" --data "$data/products-like" $products --epochs 1 --out "$runs/ncu"
+    "$bin/cli-kiln" train --data "$data/products-like" $products --epochs 1 --out "$runs/ncu"
   python3 - "$logs/ncu.log" <<'PY' > "$logs/ncu.tsv"
 import collections, csv, sys
 lines = [line for line in open(sys.argv[1], errors="replace") if line.startswith('"')]
@@ -268,7 +268,7 @@ np.save(f"{at}/train_idx.npy", ids)
 np.save(f"{at}/val_idx.npy", ids[:1000] + 1)
 np.save(f"{at}/test_idx.npy", ids[:1000] + 2)
 PY
-  part large 400 "$bin/examples-node_classification" --data "$at" --layers 3 --hidden 256 --fanouts 10,10,10 \
+  part large 400 "$bin/cli-kiln" train --data "$at" --layers 3 --hidden 256 --fanouts 10,10,10 \
     --batch-size 1024 --epochs 1 --device cuda --graph-mode device --out "$runs/large"
   summary large large '^(epoch|iteration|peak)'
 }

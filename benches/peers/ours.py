@@ -3,7 +3,7 @@ import json, os, shutil, statistics, subprocess, sys, time
 
 from rows import FAKE, PRODUCTS, Bench
 
-PROGRAMS = ("first_step", "node_classification", "write_fake")
+PROGRAMS = ("first_step", "kiln", "write_fake")
 # Steps after which peak memory is read: the loader's queue is full by then, and buffers are reused.
 MEMORY_STEPS = 20
 # A process is started several times and the median counts: the first start may wait for free memory.
@@ -24,7 +24,8 @@ class Ours:
 
     def build(self):
         """Builds the programs and finds out where they are."""
-        command = ["build", "--quiet", "--release", "--locked", "--message-format=json"]
+        command = ["build", "--quiet", "--release", "--locked", "--message-format=json", "--package", "kiln-benches",
+                   "--package", "kiln-cli"]
         text = self.run_cargo(command + [word for program in PROGRAMS for word in ("--bin", program)])
         for line in text.splitlines():
             message = json.loads(line)
@@ -91,7 +92,7 @@ class Ours:
         """The validation accuracy of the last epoch, as the peer's is."""
         out = os.path.join(self.root, "target", "peers", "run")
         shutil.rmtree(out, ignore_errors=True)
-        output_of([self.programs["node_classification"], "--data", self.data[name], "--out", out, *ACCURACY.split()])
+        output_of([self.programs["kiln"], "train", "--data", self.data[name], "--out", out, *ACCURACY.split()])
         with open(os.path.join(out, "metrics.jsonl")) as file:
             return last_accuracy(file.read())
 

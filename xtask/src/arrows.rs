@@ -64,12 +64,12 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-nn", normal: &["kiln-kernels", "kiln-sample", "burn"], dev: &["kiln-graph"], tensors: Allowed },
     Row { name: "kiln-train", normal: &["kiln-graph", "kiln-sample", "kiln-store", "kiln-loader", "kiln-feature", "kiln-comm", "kiln-kernels", "kiln-nn", "burn"], dev: &["kiln-data"], tensors: Allowed },
     Row { name: "kiln-testkit", normal: &["kiln-graph", "kiln-sample"], dev: &[], tensors: Forbidden },
-    Row { name: "kiln-examples", normal: ALL, dev: &[], tensors: Allowed },
+    Row { name: "kiln-cli", normal: &["kiln", "kiln-partition"], dev: &[], tensors: Allowed },
+    Row { name: "kiln-examples", normal: &["kiln"], dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "debian-packages", normal: &["kiln-data", "kiln-store"], dev: &[], tensors: Forbidden },
-    // xtask is built before anything else, so it stays light: of ours it has what writes data sets and parts of
-    // them.
-    Row { name: "xtask", normal: &["kiln-data", "kiln-graph", "kiln-partition", "kiln-sample", "kiln-store"], dev: &[], tensors: Forbidden },
+    // xtask is built before anything else, so it stays light.
+    Row { name: "xtask", normal: &[], dev: &[], tensors: Forbidden },
 ];
 
 /// A package is a tensor library when its name is one of these or starts with one and a hyphen.

@@ -74,12 +74,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
 
 /// The default features, which are those of the README's commands.
 fn clippy() -> Result<()> {
-    lint(&[])
+    lint(&[&test::PACKAGES[..], &["--features", test::DEFAULT_FEATURES]].concat())
 }
 
 fn clippy_of_devices() -> Result<()> {
     llvm::run()?;
-    lint(&["--features", test::all_features()])
+    lint(&[&test::PACKAGES[..], &["--features", test::all_features()]].concat())
 }
 
 fn lint(selection: &[&str]) -> Result<()> {
@@ -89,12 +89,13 @@ fn lint(selection: &[&str]) -> Result<()> {
 }
 
 fn docs() -> Result<()> {
-    let args = "doc --profile tests --locked --no-deps";
-    workspace::run(workspace::cargo()?.args(args.split(' ')).env("RUSTDOCFLAGS", "-D warnings"))
+    let args = "doc --profile tests --locked --no-deps --features";
+    let mut doc = workspace::cargo()?;
+    doc.args(args.split(' ')).arg(test::DEFAULT_FEATURES).args(test::PACKAGES);
+    workspace::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The lints and tests of the built-in data set's generator, which is no default member, so that other steps and `cargo
-/// xtask test` leave it out.
+/// The lints and tests of the built-in data set's generator, which other steps and `cargo xtask test` leave out.
 fn generator() -> Result<()> {
     lint(&["--package", "debian-packages"])?;
     let args = "test --quiet --profile tests --locked --package debian-packages";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use crate::workspace;
+use crate::{test, workspace};
 
 /// Packages that are built with other features outside tests than in them, one sentence each.
 pub(crate) fn problems() -> Result<Vec<String>> {
@@ -16,7 +16,8 @@ pub(crate) fn problems() -> Result<Vec<String>> {
 fn packages(edges: &str) -> Result<BTreeSet<String>> {
     // `cargo metadata` has no features by kind of dependency.
     let args = ["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]", "--edges", edges];
-    let list = workspace::stdout_of(workspace::cargo()?.args(args))?;
+    let selection = [&test::PACKAGES[..], &["--features", test::DEFAULT_FEATURES]].concat();
+    let list = workspace::stdout_of(workspace::cargo()?.args(args).args(selection))?;
     // A package that was listed before is marked with a star.
     Ok(list.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }

@@ -7,7 +7,6 @@
 //! cargo xtask llvm         provides the LLVM that builds for CubeCL's CPU and CUDA devices link
 //! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
 //! cargo xtask third-party  writes THIRD-PARTY.md, the packages that the programs contain
-//! cargo xtask data         converts and verifies data sets and cuts them into partitions
 //! ```
 
 mod arrows;
@@ -15,7 +14,6 @@ mod bench;
 mod check;
 mod cuda_stub;
 mod cycles;
-mod data;
 mod deny;
 mod exceptions;
 mod features;
@@ -33,11 +31,6 @@ mod workspace;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use peak_alloc::PeakAlloc;
-
-/// Counts the heap, so that a conversion can say what it took.
-#[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
 
 /// kiln's tasks.
 #[derive(Debug, Parser)]
@@ -48,6 +41,7 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one")]
 enum Task {
     /// Runs every test that this machine can run and lists what it skipped, with the reason.
     Test(test::Args),
@@ -55,8 +49,6 @@ enum Task {
     Check(check::Args),
     /// Runs the benches, one per stage, and prints times and rates.
     Bench(bench::Args),
-    /// Converts and verifies data sets and cuts them into partitions.
-    Data(data::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
     CudaStub(cuda_stub::Args),
     /// Writes THIRD-PARTY.md: the packages that the programs contain, with their licences.
@@ -70,7 +62,6 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(args),
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
-        Task::Data(args) => data::run(args),
         Task::CudaStub(args) => cuda_stub::run(args),
         Task::ThirdParty => third_party::run(),
         Task::Llvm => llvm::run(),
@@ -99,9 +90,7 @@ mod tests {
 
     #[test]
     fn what_an_error_says_of_its_source_is_not_said_again() {
-        let source = std::io::Error::other("no room");
-        let inner = kiln_store::Error::Io { path: "a.npy".into(), source };
-        let error = anyhow::Error::from(inner).context("converting b");
+        let error = anyhow::anyhow!("no room").context("a.npy: no room").context("converting b");
         assert_eq!(describe(&error), "converting b: a.npy: no room");
     }
 }

@@ -47,7 +47,13 @@ pub(crate) struct Args {
 const DEVICE_TESTS: &[&str] = &["device", "sampler_large"];
 
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.
-const PROGRAM_TESTS: &str = "programs_on_devices";
+const PROGRAM_TESTS: &str = "devices";
+
+/// The features of tests and lints without devices: the examples whose ranks are processes, too.
+pub(crate) const DEFAULT_FEATURES: &str = "grpc";
+
+/// The packages of tests and lints: all but the generator of the built-in data set, whose dependencies nothing else has.
+pub(crate) const PACKAGES: [&str; 3] = ["--workspace", "--exclude", "debian-packages"];
 
 /// The features of `--all`, of every device test and of the lints: one set, so that the dependencies are compiled once.
 /// METIS's bindings need libclang, and MPI's the machine's own library.
@@ -58,9 +64,9 @@ pub(crate) fn all_features() -> &'static str {
         command.status().is_ok_and(|status| status.success())
     };
     match (has(&"clang"), ["mpicc", "mpirun"].iter().all(has)) {
-        (true, true) => "cube-cpu,cuda,nccl,metis,mpi",
-        (true, false) => "cube-cpu,cuda,nccl,metis",
-        (false, _) => "cube-cpu,cuda,nccl",
+        (true, true) => "grpc,cube-cpu,cuda,nccl,metis,mpi",
+        (true, false) => "grpc,cube-cpu,cuda,nccl,metis",
+        (false, _) => "grpc,cube-cpu,cuda,nccl",
     }
 }
 
@@ -79,10 +85,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
     let features = match &args.device {
         // Other GPUs need a runtime that `--all` has not.
-        Some(device) if feature(device) == "wgpu" => "wgpu",
+        Some(device) if feature(device) == "wgpu" => "grpc,wgpu",
         Some(_) => all_features(),
         None if args.all => all_features(),
-        None => "",
+        None => DEFAULT_FEATURES,
     };
     llvm::run_for(features)?;
     ensure!(!args.stub || args.device.as_deref().map(feature) == Some("cuda"), "--stub is for --device cuda");
@@ -142,12 +148,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// The packages to test, as arguments of cargo; none for the workspace's default members.
+/// The packages to test, as arguments of cargo.
 fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     if !args.rest {
-        return Ok(Vec::new());
+        return Ok(PACKAGES.map(str::to_owned).to_vec());
     }
-    let (default, featured) = (workspace::metadata()?, workspace::metadata_of_features(features)?);
+    let (default, featured) =
+        (workspace::metadata_of_features(DEFAULT_FEATURES)?, workspace::metadata_of_features(features)?);
     let packages = binaries::with_other_features(&default, &featured);
     Ok(packages.into_iter().flat_map(|package| ["--package".to_owned(), package]).collect())
 }

@@ -59,9 +59,8 @@ fn difference(expected: &str, found: &str) -> Option<String> {
 fn text() -> Result<String> {
     let rules = Rules::load()?;
     let targets = &rules.graph.targets;
-    let default = tree(&rules, targets, "kiln-examples", &[])?;
-    let mut all = tree(&rules, targets, "kiln-examples", &["--all-features"])?;
-    all.extend(tree(&rules, targets, "kiln-partition", &["--all-features"])?);
+    let default = tree(&rules, targets, "kiln-cli", &[])?;
+    let all = tree(&rules, targets, "kiln-cli", &["--all-features"])?;
     let optional: BTreeSet<Row> = all.difference(&default).cloned().collect();
     let head = HEAD.replace("TARGETS", &targets.join(", "));
     let default = table("Programs with the default features", &default);

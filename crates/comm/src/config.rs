@@ -152,6 +152,11 @@ impl RankConfig {
         self
     }
 
+    /// The transport that was set.
+    pub fn engine_kind(&self) -> EngineKind {
+        self.engine
+    }
+
     /// The CUDA device of the engine NCCL, counted from 0: the one that this process computes on. If not given, the one of
     /// the local rank's number, or the only one.
     pub fn cuda_device(mut self, cuda_device: usize) -> Self {

@@ -1,10 +1,12 @@
+use std::fmt;
 #[cfg(feature = "grpc")]
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 #[cfg(feature = "grpc")]
 use crate::Job;
 use crate::config::Start;
-use crate::{BoxError, Communicator, JobError, RankConfig, RankError, Ranks, Topology};
+use crate::{BoxError, Communicator, EngineKind, JobError, RankConfig, RankError, Ranks, Topology};
 
 /// One rank of a program.
 #[derive(Debug)]
@@ -55,6 +57,9 @@ impl RankGroup {
     /// processes do not join in time or were started differently: then all of them get the error.
     pub fn join(mut config: RankConfig) -> Result<Self, JobError> {
         match std::mem::replace(&mut config.start, Ok(Start::Threads(0)))? {
+            Start::Threads(_) if config.engine == EngineKind::Nccl && cfg!(not(feature = "nccl")) => {
+                Err(JobError::NotBuilt { engine: "nccl" })
+            }
             Start::Threads(n_ranks) => {
                 let ranks = Ranks::of(n_ranks);
                 let threads_per_rank = config.threads_per_rank.unwrap_or(ranks.threads_per_rank);
@@ -74,6 +79,24 @@ impl RankGroup {
             Self::Threads(ranks) => ranks.threads_per_rank,
             #[cfg(feature = "grpc")]
             Self::Process(job) => job.threads(),
+        }
+    }
+
+    /// The threads that the ranks of this process may use together: for what one of them does while the others wait.
+    pub fn machine_threads(&self) -> usize {
+        match self {
+            Self::Threads(ranks) => ranks.n_ranks.saturating_mul(ranks.threads_per_rank),
+            #[cfg(feature = "grpc")]
+            Self::Process(job) => job.machine_threads(),
+        }
+    }
+
+    /// How long a rank waits in a collective for the others.
+    pub fn deadline(&self) -> Duration {
+        match self {
+            Self::Threads(ranks) => ranks.deadline,
+            #[cfg(feature = "grpc")]
+            Self::Process(job) => job.deadline(),
         }
     }
 
@@ -106,6 +129,17 @@ impl RankGroup {
             Self::Threads(ranks) => ranks.run(body),
             #[cfg(feature = "grpc")]
             Self::Process(job) => Ok(vec![job.run(body)]),
+        }
+    }
+}
+
+/// A line on the ranks: their number, what started them and, of processes, their machines and the engine.
+impl fmt::Display for RankGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Threads(ranks) => write!(f, "{} ranks, threads of one process", ranks.n_ranks),
+            #[cfg(feature = "grpc")]
+            Self::Process(job) => job.fmt(f),
         }
     }
 }

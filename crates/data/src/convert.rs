@@ -27,6 +27,7 @@ mod buckets;
 mod rest;
 mod sorting;
 
+use std::fmt;
 use std::path::Path;
 
 use kiln_graph::{Duplicates, SelfLoops};
@@ -97,6 +98,22 @@ pub struct Converted {
     pub n_readings: usize,
     /// What the user should know.
     pub notes: Vec<Note>,
+}
+
+/// A line on the numbers of nodes and edges, and on how the edges were sorted.
+impl fmt::Display for Converted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, .. } = self;
+        write!(f, "{n_nodes} nodes, {n_edges} edges")?;
+        match (n_readings, n_buckets) {
+            (0, _) => write!(f, ", copied as they are"),
+            (_, 0) => write!(f, ": the list is empty"),
+            (_, n) => {
+                let parts = if *n == 1 { "part" } else { "parts" };
+                write!(f, " of a list of {n_coo_edges}, sorted in {n} {parts}, read {n_readings} times")
+            }
+        }
+    }
 }
 
 /// Converts a folder or an edge list to a new folder in kiln's form, as [`format::write`] writes it.
@@ -271,4 +288,21 @@ fn commit(
 fn converted(n_nodes: usize, written: Written, notes: Vec<Note>) -> Converted {
     let Written { n_coo_edges, n_edges, n_buckets, n_readings } = written;
     Converted { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_says_how_the_edges_were_sorted() {
+        let (n_nodes, n_coo_edges, n_edges, n_buckets, n_readings) = (4, 5, 10, 3, 2);
+        let converted = Converted { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes: Vec::new() };
+        let sorted = "4 nodes, 10 edges of a list of 5, sorted in 3 parts, read 2 times";
+        assert_eq!(converted.to_string(), sorted);
+        let copied = Converted { n_buckets: 0, n_readings: 0, ..converted };
+        assert_eq!(copied.to_string(), "4 nodes, 10 edges, copied as they are");
+        let empty = Converted { n_nodes: 0, n_edges: 0, n_readings: 1, ..copied };
+        assert_eq!(empty.to_string(), "0 nodes, 0 edges: the list is empty");
+    }
 }

@@ -71,6 +71,18 @@ impl Split {
         Ok(Draws::new(seed).split(n_items, n_train, (n_train + n_val).min(n_items)))
     }
 
+    /// The split of cross-validation that leaves out some folds: the first of them is the test split, the second one, if
+    /// any, the validation split, and all other folds together are the training split.
+    ///
+    /// # Panics
+    /// When `left_out` is empty or names a fold that is not there.
+    pub fn leave_out(folds: &[Vec<NodeId>], left_out: &[usize]) -> Self {
+        let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
+        let train: Vec<NodeId> = rest.flat_map(|(_, items)| items.iter().copied()).collect();
+        let val = left_out.get(1).map_or_else(Vec::new, |&fold| folds[fold].clone());
+        Self { train: train.into(), val: val.into(), test: folds[left_out[0]].clone().into() }
+    }
+
     /// The labelled items in `n_folds` parts, each class dealt out as evenly as can be, for cross-validation: of
     /// each class, and of all classes together, two folds differ by one item at most. Every labelled item is in
     /// exactly one fold, and items without a class are in none. Each fold ascends.

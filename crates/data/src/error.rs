@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// A compressed edge list has more edges than may be read into memory.
     #[error(
-        "{path}: more than {n_edges} edges, which take more than {budget_bytes} bytes, the limit of a compressed edge list that is opened: convert it once (cargo xtask data convert), which sorts on the disk, or raise the limit (open_within)"
+        "{path}: more than {n_edges} edges, which take more than {budget_bytes} bytes, the limit of a compressed edge list that is opened: convert it once (kiln data convert), which sorts on the disk, or raise the limit (open_within)"
     )]
     EdgeListTooLarge {
         /// The file.

@@ -10,6 +10,7 @@ use kiln_store::paths::find;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::{name_of, npy};
 use crate::{Dataset, Error, Result, debian_packages, format, graphbolt, ogb};
+use crate::{GraphDataset, gin, mutag, tu};
 
 /// The files of which one makes a folder of this kind.
 const KILN: [&str; 1] = ["kiln.json"];
@@ -110,6 +111,29 @@ impl Dataset {
         match path == Path::new("debian-packages") && !path.exists() {
             true => debian_packages(),
             false => open(path),
+        }
+    }
+}
+
+impl GraphDataset {
+    /// Opens a graph classification set by name or path: `mutag`, which is built in, a file of DGL's GIN collection, or a
+    /// folder of the TU collection.
+    ///
+    /// # Errors
+    /// Those of [`recognize`] and of the kind's own reader; [`Error::WrongKind`] for node classification sets.
+    pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
+        let path = name_or_path.as_ref();
+        if path == Path::new("mutag") && !path.exists() {
+            return mutag();
+        }
+        match recognize(path)? {
+            Kind::Gin => gin::read(path),
+            Kind::Tu => tu::read(path),
+            kind => Err(Error::WrongKind {
+                path: path.to_owned(),
+                kind: format!("{kind} (node classification)"),
+                expected: "a graph classification set",
+            }),
         }
     }
 }

@@ -40,6 +40,7 @@ pub use error::{BuildError, Error, Result};
 pub use graph_dataset::GraphDataset;
 pub use kind::{Kind, open, open_within, recognize};
 pub use names::Names;
+pub use node_features::NodeFeatures;
 pub use note::Note;
 pub use readers::{gin, graphbolt, npy, ogb, tu};
 

@@ -6,9 +6,46 @@ use kiln_feature::{Dense, FeatureSource, Sparse};
 use kiln_graph::NodeId;
 
 use crate::error::require;
-use crate::{GraphDataset, Result};
+use crate::{Error, GraphDataset, Result};
+
+/// The features of the nodes of a [`GraphDataset`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NodeFeatures {
+    /// Those of the data, else its nodes' labels, else a constant.
+    #[default]
+    Auto,
+    /// Those of the data.
+    Stored,
+    /// A column for each label of the data's nodes.
+    Labels,
+    /// A column for each degree that occurs.
+    Degrees,
+    /// The number 1.
+    Constant,
+}
 
 impl GraphDataset {
+    /// The features of the nodes, of which a set may have several.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`](crate::Error::BadParameter) for features that the set does not have, and those of the
+    /// methods below.
+    pub fn node_features(&self, kind: NodeFeatures) -> Result<Arc<dyn FeatureSource>> {
+        let has_labels = self.node_labels().is_some_and(|labels| 0 < labels.n_classes());
+        match (kind, self.features()) {
+            (NodeFeatures::Auto | NodeFeatures::Stored, Some(features)) => Ok(features.clone()),
+            (NodeFeatures::Stored, None) => Err(Error::BadParameter {
+                what: "the features of the nodes",
+                expected: "labels, degrees or a constant, as the set has no features",
+                got: "data".to_owned(),
+            }),
+            (NodeFeatures::Auto, None) if !has_labels => Ok(self.constant_features()),
+            (NodeFeatures::Auto, None) | (NodeFeatures::Labels, _) => self.one_hot_node_labels(),
+            (NodeFeatures::Degrees, _) => self.one_hot_degrees(),
+            (NodeFeatures::Constant, _) => Ok(self.constant_features()),
+        }
+    }
+
     /// One column for each number of in-neighbours that some node of the set has, ascending: a node's row is 1
     /// in the column of its own. Parallel edges and loops count. So the GIN paper does with graphs without
     /// node labels (Xu et al. 2019, section 7), over the graphs of all parts of the split: no label is read.

@@ -2,6 +2,8 @@ use std::error::Error as _;
 use std::fmt;
 use std::path::PathBuf;
 
+use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError};
+
 /// Why a dataset did not become a trained model: settings that do not fit each other, and the errors of kiln's crates.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,12 @@ pub enum Error {
     /// A device cannot run the program's own sampling rule.
     #[error("the program's own sampling rule runs on the host only: use GraphMode::Host")]
     RuleNeedsHost,
+    /// A partitioned graph lacks what only a whole one has.
+    #[error("{what} needs the whole graph: open the dataset instead of its parts, or leave it out")]
+    NeedsWholeGraph {
+        /// What needs it.
+        what: &'static str,
+    },
     /// Features would be cached on a device that gathers none.
     #[error("a feature cache needs a device that samples: use GraphMode::Device or GraphMode::ZeroCopy")]
     CacheNeedsDevice,
@@ -32,10 +40,14 @@ pub enum Error {
     #[error("the ranks have ended: use them, and the models that they trained, within the body of `launch`")]
     RanksEnded,
     /// The run was stopped, and has written a checkpoint.
-    #[error("the run was stopped after {n_epochs} epochs: continue it with .resume({folder:?})")]
+    #[error(
+        "the run was stopped after {n_epochs} epochs and {n_steps} steps: continue it with .resume({folder:?})"
+    )]
     Interrupted {
         /// The complete epochs.
         n_epochs: usize,
+        /// The steps of the next one.
+        n_steps: usize,
         /// The run's folder, on rank 0.
         folder: PathBuf,
     },
@@ -57,6 +69,13 @@ pub enum Error {
     /// Training or evaluation failed, or its settings are out of range.
     #[error(transparent)]
     Train(#[from] kiln_train::Error),
+    /// A partitioned graph could not be used.
+    #[cfg(feature = "grpc")]
+    #[error(transparent)]
+    Remote(#[from] kiln_remote::Error),
+    /// A part of a graph could not be used.
+    #[error(transparent)]
+    Partition(#[from] kiln_partition::Error),
     /// A collective failed.
     #[error(transparent)]
     Comm(#[from] kiln_comm::Error),
@@ -75,6 +94,22 @@ impl Error {
     /// Whether another attempt may succeed without a change to the program, its settings or its data.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Interrupted { .. }) || matches!(self, Self::Train(error) if error.is_transient())
+    }
+}
+
+impl Error {
+    /// The status that a process should exit with: [`EXIT_RETRY`] where another attempt may succeed, and otherwise
+    /// [`EXIT_FAILED`] for an error of ranks and 1.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Rank(error) => match error.exit_status() {
+                // Ranks that are threads fail as one process does.
+                EXIT_FAILED if !matches!(error, RankError::Join(_)) => 1,
+                status => status,
+            },
+            _ if self.is_transient() => EXIT_RETRY,
+            _ => 1,
+        }
     }
 }
 

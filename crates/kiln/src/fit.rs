@@ -1,9 +1,11 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
-use kiln_train::{Counts, EpochReport, Observer, RunDir, StepReport};
+use kiln_train::{Counts, EpochReport, Observer, RunDir, RunIdentity, StepReport};
 
 /// How long a run trains, and where it keeps its files.
 #[must_use = "pass it to Trainer::fit"]
@@ -14,6 +16,14 @@ pub struct FitConfig {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) callback: Box<dyn Observer>,
     pub(crate) is_quiet: bool,
+    /// If not set, the settings of model, optimizer and loader, and the hash of the data.
+    pub(crate) fingerprint: Option<RunIdentity>,
+    /// If not set, the settings of the fingerprint.
+    pub(crate) settings: Option<BTreeMap<String, String>>,
+    /// If not set, the dataset's name.
+    pub(crate) title: Option<String>,
+    /// If not set, when `fit` was called.
+    pub(crate) started: Option<Instant>,
 }
 
 impl FitConfig {
@@ -22,7 +32,8 @@ impl FitConfig {
     pub fn epochs(n_epochs: usize) -> Self {
         let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
         let (stop, callback) = (Arc::default(), Box::new(()));
-        Self { schedule, dir: None, stop, callback, is_quiet: false }
+        let (fingerprint, settings, title, started) = (None, None, None, None);
+        Self { schedule, dir: None, stop, callback, is_quiet: false, fingerprint, settings, title, started }
     }
 
     /// Stops after so many epochs without a better validation accuracy.
@@ -61,6 +72,32 @@ impl FitConfig {
     /// Notifies an observer of each step and epoch, on every rank.
     pub fn callback(self, callback: impl Observer + 'static) -> Self {
         Self { callback: Box::new(callback), ..self }
+    }
+
+    /// Sets the settings and the hash of the data by which a resumed run recognizes itself, in the place of those of model,
+    /// optimizer and loader.
+    pub fn fingerprint(self, fingerprint: RunIdentity) -> Self {
+        Self { fingerprint: Some(fingerprint), ..self }
+    }
+
+    /// Sets the settings that `config.json` records.
+    pub fn settings(self, settings: BTreeMap<String, String>) -> Self {
+        Self { settings: Some(settings), ..self }
+    }
+
+    /// Sets the name of the numbered folder, and the title of the report.
+    pub fn title(self, title: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), ..self }
+    }
+
+    /// Sets the start of the run, for the time in the summary.
+    pub fn started(self, started: Instant) -> Self {
+        Self { started: Some(started), ..self }
+    }
+
+    /// Sets the folder of the run.
+    pub fn dir(self, dir: RunDir) -> Self {
+        Self { dir: Some(dir), ..self }
     }
 
     /// Prints nothing.

@@ -20,18 +20,33 @@
 
 pub mod prelude;
 
+mod data_loader;
+mod device_copy;
 mod error;
+mod evaluation;
 mod fit;
+mod graph_loader;
 mod neighbor_loader;
+#[cfg(feature = "grpc")]
+mod partitioned;
 mod ranks;
+mod signals;
 mod trainer;
 
+pub use data_loader::DataLoader;
+pub use device_copy::{CachedNodes, DeviceCopy};
 pub use error::Error;
+pub use evaluation::EvalMode;
 pub use fit::FitConfig;
+pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
-pub use neighbor_loader::{GraphMode, NeighborLoader};
+pub use kiln_kernels::GraphMode;
+pub use neighbor_loader::NeighborLoader;
+#[cfg(feature = "grpc")]
+pub use partitioned::{Joined, PartitionedGraph};
 pub use ranks::{RankHandle, launch};
-pub use trainer::{ForData, TrainedModel, Trainer};
+pub use signals::stop_on_signals;
+pub use trainer::{DataDims, ForData, TrainedModel, Trainer};
 
 pub use burn;
 pub use kiln_comm as comm;

@@ -1,19 +1,23 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::Dataset;
-use kiln_feature::FeatureSource;
+use kiln_data::{Dataset, Split};
+use kiln_feature::{FeatureSource, Labels};
 use kiln_graph::{Csc, gcn_norm};
-use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
-use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, NodeFetch, Pass, SeedBatch, StageTimes};
+use kiln_kernels::{GraphMode, HitRate};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass, Shard, Uneven};
 use kiln_nn::LayerWise;
-use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig, Scratch};
+use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, DeviceBatch, DeviceBatcher, DeviceNodeFetch, NodeClassification, NodeInput, Trainer,
+    BatchConfig, Counts, DeviceBatcher, DeviceNodeFetch, Evaluation, Evaluator, HostOrDeviceBatcher,
+    NodeClassification, Trainer,
 };
 
-use crate::{Error, Result};
+use crate::device_copy::DeviceCopies;
+#[cfg(feature = "grpc")]
+use crate::partitioned::{Joined, PartitionedGraph};
+use crate::{CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
 
 /// Minibatches of a dataset's nodes with sampled neighbourhoods.
 ///
@@ -29,43 +33,60 @@ use crate::{Error, Result};
 #[derive(Clone)]
 #[must_use = "pass it to Trainer::fit"]
 pub struct NeighborLoader {
-    pub(crate) data: Dataset,
-    /// The graph that is sampled: the dataset's, or a normalized copy.
-    graph: Arc<Csc>,
-    pub(crate) sampling: SamplerConfig,
+    source: Source,
+    sampling: SamplerConfig,
     batches: BatchConfig,
     workers: Option<usize>,
+    queue_bytes: Option<usize>,
     graph_mode: GraphMode,
-    feature_cache: Option<u64>,
+    feature_cache: Option<(u64, CachedNodes)>,
+    evaluation: EvalMode,
     /// Shared by the ranks of this process that have clones of this loader.
-    on_devices: Arc<Mutex<Vec<OnDevice>>>,
+    copies: DeviceCopies,
 }
 
-/// Where neighbours are sampled and features are gathered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GraphMode {
-    /// On the host, from the graph as it is.
-    #[default]
-    Host,
-    /// On the device that computes, from a copy in its memory.
-    Device,
-    /// On the device that computes, to which the host sends the neighbour lists of each hop.
-    ZeroCopy,
+/// Where graph, features and labels are.
+#[derive(Clone)]
+enum Source {
+    /// In this process. The graph that is sampled is the dataset's, or a normalized copy.
+    Whole { data: Dataset, graph: Arc<Csc> },
+    /// With the ranks, or with servers.
+    #[cfg(feature = "grpc")]
+    Partitioned(Joined),
 }
 
 impl NeighborLoader {
     /// Batches of 1,024 nodes, each with at most `fanouts[i]` in-neighbours in layer `i`, input layer first (DGL's order),
     /// picked uniformly and without replacement. An integer is a [`Fanout`]; [`Fanout::All`] takes all neighbours.
     pub fn new(data: &Dataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
+        Self::of(Source::Whole { data: data.clone(), graph: data.graph.clone() }, fanouts)
+    }
+
+    /// The same of a partitioned graph, which this rank joins: in worker mode it serves its part until the body of
+    /// [`launch`](crate::launch) ends on all ranks. A collective.
+    ///
+    /// # Errors
+    /// Those of [`Partitions::join`](kiln_remote::Partitions::join).
+    #[cfg(feature = "grpc")]
+    pub fn partitioned(
+        graph: &PartitionedGraph,
+        rank: &RankHandle,
+        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+    ) -> Result<Self> {
+        Ok(Self::of(Source::Partitioned(graph.join(rank)?), fanouts))
+    }
+
+    fn of(source: Source, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self {
-            data: data.clone(),
-            graph: data.graph.clone(),
+            source,
             sampling: SamplerConfig::new(fanouts),
             batches: BatchConfig::default(),
             workers: None,
+            queue_bytes: None,
             graph_mode: GraphMode::default(),
             feature_cache: None,
-            on_devices: Arc::default(),
+            evaluation: EvalMode::default(),
+            copies: DeviceCopies::default(),
         }
     }
 
@@ -73,12 +94,6 @@ impl NeighborLoader {
     pub fn batch_size(mut self, batch_size: usize) -> Self {
         self.batches.batch_size = batch_size;
         self
-    }
-
-    /// Sets the number of threads that prepare batches ahead of their use; by default 1 where the rank has a second
-    /// thread. With 0, a batch is prepared when it is needed. The batches do not depend on it.
-    pub fn workers(self, workers: usize) -> Self {
-        Self { workers: Some(workers), ..self }
     }
 
     /// Sets whether each training epoch has its own random order; true by default.
@@ -91,6 +106,22 @@ impl NeighborLoader {
     pub fn drop_last(mut self) -> Self {
         self.batches.drop_last = true;
         self
+    }
+
+    /// Sets how nodes become batches: size, order, and what becomes of a short last step.
+    pub fn batches(self, batches: BatchConfig) -> Self {
+        Self { batches, ..self }
+    }
+
+    /// Sets the number of threads that prepare batches ahead of their use; by default 1 where the rank has a second
+    /// thread. With 0, a batch is prepared when it is needed. The batches do not depend on it.
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers: Some(workers), ..self }
+    }
+
+    /// Sets the bytes of batches that may be finished ahead of their use, or in preparation.
+    pub fn queue_bytes(self, n_bytes: usize) -> Self {
+        Self { queue_bytes: Some(n_bytes), ..self }
     }
 
     /// Sets the rule that picks neighbours: a built-in one, or the program's own, such as a closure of the shape of
@@ -110,9 +141,13 @@ impl NeighborLoader {
     /// loop, with weights that estimate the sum over all neighbours. Clone the loader to share the copy among ranks.
     ///
     /// # Errors
-    /// [`Error::Graph`] for edge weights that are not finite.
+    /// [`Error::Graph`] for edge weights that are not finite, [`Error::NeedsWholeGraph`].
     pub fn gcn_norm(mut self) -> Result<Self> {
-        self.graph = Arc::new(gcn_norm(&self.data.graph)?);
+        match &mut self.source {
+            Source::Whole { data, graph } => *graph = Arc::new(gcn_norm(&data.graph)?),
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(_) => return Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
+        }
         Ok(self.rule(Rule::UniformWithLoop).edge_weights(EdgeWeights::Unbiased))
     }
 
@@ -124,135 +159,240 @@ impl NeighborLoader {
     /// Limits the features in device memory to so many bytes, those of the nodes with the most out-edges; the others are
     /// sent batch by batch.
     pub fn feature_cache(self, n_bytes: u64) -> Self {
-        Self { feature_cache: Some(n_bytes), ..self }.unshared()
+        self.feature_cache_of(n_bytes, CachedNodes::ByDegree)
+    }
+
+    /// As [`NeighborLoader::feature_cache`], of other nodes.
+    pub fn feature_cache_of(self, n_bytes: u64, nodes: CachedNodes) -> Self {
+        Self { feature_cache: Some((n_bytes, nodes)), ..self }.unshared()
+    }
+
+    /// Sets which neighbours evaluation reads, and who evaluates.
+    pub fn evaluation(self, evaluation: EvalMode) -> Self {
+        Self { evaluation, ..self }
     }
 
     /// A loader that shares nothing in device memory with its clones, as it is configured otherwise.
     fn unshared(self) -> Self {
-        Self { on_devices: Arc::default(), ..self }
+        Self { copies: DeviceCopies::default(), ..self }
     }
 
-    /// The batches of a pass over its split, for the trainer's rank, seed and device.
-    pub(crate) fn build<M: LayerWise + Sync>(
+    /// The copies in the memory of devices, of this loader and its clones.
+    pub fn device_copies(&self) -> Vec<DeviceCopy> {
+        self.copies.all()
+    }
+
+    /// How often devices had the features that were asked for.
+    pub fn hit_rate(&self) -> HitRate {
+        self.copies.all().iter().map(|copy| copy.features.hit_rate()).fold(HitRate::default(), HitRate::and)
+    }
+
+    /// The partitioned graph, for its traffic and the memory that it takes.
+    #[cfg(feature = "grpc")]
+    pub fn partition(&self) -> Option<&Joined> {
+        match &self.source {
+            Source::Whole { .. } => None,
+            Source::Partitioned(joined) => Some(joined),
+        }
+    }
+
+    fn split(&self) -> Split {
+        match &self.source {
+            Source::Whole { data, .. } => data.split.clone(),
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(joined) => joined.split(),
+        }
+    }
+
+    fn labels(&self) -> &Arc<Labels> {
+        match &self.source {
+            Source::Whole { data, .. } => &data.labels,
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(joined) => joined.graph.labels(),
+        }
+    }
+
+    fn host_batcher(
         &self,
-        pass: Pass,
-        trainer: &Trainer<NodeClassification<M>>,
-    ) -> Result<Loader<NodeBatcher>> {
-        let split = &self.data.split;
-        let nodes = match pass {
-            Pass::Train { .. } => &split.train,
-            Pass::Validation => &split.val,
-            Pass::Test => &split.test,
-        };
-        let items = trainer.items(&nodes[..], self.batches)?;
-        let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
-        let workers = self.workers.unwrap_or(usize::from(has_second_thread));
-        let batcher = match self.graph_mode {
-            GraphMode::Host => self.host_batcher(trainer.device())?,
-            GraphMode::Device | GraphMode::ZeroCopy => self.device_batcher(trainer.device())?,
-        };
-        let config = LoaderConfig { workers, ..LoaderConfig::default() };
-        Ok(Loader::new(items, batcher, config).map_err(kiln_train::Error::from)?)
-    }
-
-    fn host_batcher(&self, device: &Device) -> Result<NodeBatcher> {
+        sampler: Arc<dyn FrontierSampler>,
+        features: Arc<dyn FeatureSource>,
+        device: &Device,
+    ) -> Result<HostOrDeviceBatcher> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
-        let sampler = NeighborSampler::with_config(self.graph.clone(), self.sampling.clone())?;
-        let (features, labels) = (self.data.features.clone(), self.data.labels.clone());
-        let fetch = NodeFetch::new(Arc::new(sampler), features, labels);
-        Ok(NodeBatcher::Host(DeviceBatcher::new(fetch, device)))
+        let fetch = NodeFetch::new(sampler, features, self.labels().clone());
+        Ok(HostOrDeviceBatcher::Host(DeviceBatcher::new(fetch, device)))
+    }
+}
+
+impl<M: LayerWise + Sync> DataLoader<M> for NeighborLoader {
+    type Task = NodeClassification<M>;
+    type Batcher = HostOrDeviceBatcher;
+
+    fn task(&self) -> Self::Task {
+        NodeClassification::new()
     }
 
-    fn device_batcher(&self, device: &Device) -> Result<NodeBatcher> {
-        if matches!(self.sampling.rule, Rule::Custom { .. }) {
-            return Err(Error::RuleNeedsHost);
+    fn names(&self) -> (&str, &[String]) {
+        match &self.source {
+            Source::Whole { data, .. } => (&data.name, &data.class_names),
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(joined) => (joined.graph.name(), joined.graph.class_names()),
         }
-        let mut on_devices = self.on_devices.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = match on_devices.iter().position(|on_device| on_device.device == *device) {
-            Some(place) => place,
-            None => {
-                on_devices.push(self.bring(device)?);
-                on_devices.len() - 1
-            }
-        };
-        let OnDevice { sampler, features, .. } = on_devices[place].clone();
-        Ok(NodeBatcher::Device(DeviceNodeFetch::new(sampler, features, self.data.labels.clone())))
     }
 
-    /// Copies to a device what it samples and gathers from.
-    fn bring(&self, device: &Device) -> Result<OnDevice> {
-        let graph = match self.graph_mode {
-            GraphMode::ZeroCopy => DeviceGraph::staged(self.graph.clone(), device)?,
-            GraphMode::Host | GraphMode::Device => DeviceGraph::new(self.graph.clone(), device)?,
-        };
-        let sampler = Arc::new(DeviceSampler::with_config(graph, self.sampling.clone())?);
-        let source = self.data.features.clone();
-        let features = match self.feature_cache {
-            None => DeviceFeatures::new(source, device)?,
-            Some(n_bytes) => DeviceFeatures::hottest(source, &self.graph.out_degrees(), n_bytes, device)?,
-        };
-        Ok(OnDevice { device: device.clone(), sampler, features: Arc::new(features) })
+    fn data_hash(&self) -> Result<String> {
+        match &self.source {
+            Source::Whole { data, .. } => Ok(data.hash()?),
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(joined) => Ok(joined.graph.hash().to_owned()),
+        }
     }
 
-    /// The settings that a run's result depends on, by name: of ranks only the batch of all.
-    pub(crate) fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
+    fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
         let SamplerConfig { fanouts, rule, weights } = &self.sampling;
-        let BatchConfig { batch_size, shuffle, drop_last, .. } = self.batches;
-        vec![
+        let sampling = [
             ("fanouts", format!("{fanouts:?}")),
             ("rule", format!("{rule:?}")),
             ("edge weights", format!("{weights:?}")),
-            ("batch size x ranks", batch_size.saturating_mul(n_ranks).to_string()),
-            ("shuffle", shuffle.to_string()),
-            ("drop last", drop_last.to_string()),
-        ]
+            ("evaluation", format!("{:?}", self.evaluation)),
+        ];
+        sampling.into_iter().chain(batch_settings(self.batches, n_ranks)).collect()
     }
+
+    fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
+        let n_fanouts = self.sampling.fanouts.len();
+        if n_fanouts != n_layers {
+            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
+        }
+        match needs_edge_weights && self.sampling.weights == EdgeWeights::None {
+            true => Err(Error::NoEdgeWeights),
+            false => Ok(()),
+        }
+    }
+
+    fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
+        match &self.source {
+            Source::Whole { data, graph } => {
+                self.evaluation.evaluator(data, graph, self.sampling.weights, rank)
+            }
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(_) => self.evaluation.sampled(),
+        }
+    }
+
+    fn loader(
+        &self,
+        phase: Pass,
+        trainer: &Trainer<Self::Task>,
+        evaluator: &Evaluator,
+    ) -> Result<Loader<HostOrDeviceBatcher>> {
+        let Split { train, val, test } = self.split();
+        let nodes = match phase {
+            Pass::Train { .. } => &train,
+            Pass::Validation => &val,
+            Pass::Test => &test,
+        };
+        let items = match phase {
+            Pass::Train { .. } => trainer.items(&nodes[..], self.batches)?,
+            Pass::Validation | Pass::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
+        };
+        let device = trainer.device();
+        let (items, batcher) = match &self.source {
+            Source::Whole { data, graph } if self.graph_mode == GraphMode::Host => {
+                let sampler = NeighborSampler::with_config(graph.clone(), self.sampling.clone())?;
+                (items, self.host_batcher(Arc::new(sampler), data.features.clone(), device)?)
+            }
+            Source::Whole { .. } if matches!(self.sampling.rule, Rule::Custom { .. }) => {
+                return Err(Error::RuleNeedsHost);
+            }
+            Source::Whole { data, graph } => {
+                let of_all_ranks = || {
+                    let config = items_of_all_ranks(items.config());
+                    Ok(ItemSampler::new(&train[..], config).map_err(kiln_train::Error::from)?)
+                };
+                let mode = self.graph_mode;
+                let copy = self.copies.get_or_make(device, || {
+                    DeviceCopy::new(
+                        device,
+                        mode,
+                        data,
+                        graph,
+                        &self.sampling,
+                        self.feature_cache,
+                        of_all_ranks,
+                    )
+                })?;
+                let fetch = DeviceNodeFetch::new(copy.sampler, copy.features, data.labels.clone());
+                (items, HostOrDeviceBatcher::Device(fetch))
+            }
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(joined) => {
+                let sampler = joined.sampler(&self.sampling, self.graph_mode, device)?;
+                let items = joined.by_owner(items)?;
+                (items, self.host_batcher(sampler, joined.features.clone(), device)?)
+            }
+        };
+        let workers = n_workers(self.workers, &items);
+        let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
+        Ok(Loader::new(items, batcher, LoaderConfig { workers, queue_bytes })
+            .map_err(kiln_train::Error::from)?)
+    }
+
+    fn count(
+        evaluator: &Evaluator,
+        trainer: &mut Trainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Pass,
+    ) -> kiln_train::Result<Counts> {
+        evaluator.count(trainer, loader, phase)
+    }
+
+    fn evaluate(
+        evaluator: &Evaluator,
+        trainer: &mut Trainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Pass,
+    ) -> kiln_train::Result<Evaluation> {
+        evaluator.evaluate(trainer, loader, phase)
+    }
+}
+
+/// The workers that were set, or one where the rank has a second thread.
+pub(crate) fn n_workers(workers: Option<usize>, items: &ItemSampler) -> usize {
+    let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
+    workers.unwrap_or(usize::from(has_second_thread))
+}
+
+/// The same items, as one rank would take those of all.
+fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfig {
+    let batch_size = config.batch_size * config.shard.world_size;
+    ItemSamplerConfig { batch_size, shard: Shard::default(), ..*config }
+}
+
+/// The settings of batches that a run's result depends on: of ranks only the batch of all, unless the items of an uneven
+/// step depend on their number.
+pub(crate) fn batch_settings(batches: BatchConfig, n_ranks: usize) -> Vec<(&'static str, String)> {
+    let BatchConfig { batch_size, shuffle, drop_last, uneven } = batches;
+    let mut settings = vec![
+        ("batch size x ranks", batch_size.saturating_mul(n_ranks).to_string()),
+        ("shuffle", shuffle.to_string()),
+        ("drop last", drop_last.to_string()),
+    ];
+    if uneven != Uneven::Join {
+        settings.extend([("uneven", format!("{uneven:?}")), ("ranks", n_ranks.to_string())]);
+    }
+    settings
 }
 
 impl fmt::Debug for NeighborLoader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("NeighborLoader");
-        shown
-            .field("data", &self.data.name)
-            .field("sampling", &self.sampling)
-            .field("batches", &self.batches);
-        shown.field("graph_mode", &self.graph_mode).finish_non_exhaustive()
-    }
-}
-
-/// A graph and features that one device reads.
-#[derive(Clone)]
-struct OnDevice {
-    device: Device,
-    sampler: Arc<DeviceSampler>,
-    features: Arc<DeviceFeatures>,
-}
-
-/// Prepares batches on the host and copies them to a device, or prepares them there.
-pub(crate) enum NodeBatcher {
-    Host(DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>),
-    Device(DeviceNodeFetch),
-}
-
-impl Fetch for NodeBatcher {
-    type Batch = DeviceBatch<NodeInput>;
-    type Scratch = Scratch;
-
-    fn fetch(
-        &self,
-        seeds: SeedBatch,
-        scratch: &mut Scratch,
-        times: &mut StageTimes,
-    ) -> Result<Self::Batch, FetchError> {
-        match self {
-            Self::Host(fetch) => fetch.fetch(seeds, scratch, times),
-            Self::Device(fetch) => fetch.fetch(seeds, scratch, times),
-        }
-    }
-
-    fn n_bytes(batch: &Self::Batch) -> usize {
-        batch.n_bytes
+        let Self { sampling, batches, graph_mode, .. } = self;
+        f.debug_struct("NeighborLoader")
+            .field("sampling", sampling)
+            .field("batches", batches)
+            .field("graph_mode", graph_mode)
+            .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,15 @@
 //! What a program that trains needs: `use kiln::prelude::*`.
 
-pub use kiln_data::{Dataset, Split};
+pub use kiln_data::{Dataset, GraphDataset, NodeFeatures, Split};
 pub use kiln_graph::NodeId;
 pub use kiln_loader::Pass as Phase;
-pub use kiln_nn::{Aggregate, GcnConfig, ModelConfig, SageConfig};
+pub use kiln_nn::{Aggregate, GcnConfig, GinConfig, ModelConfig, SageConfig};
 pub use kiln_sample::{EdgeWeights, Fanout, Rule};
 pub use kiln_train::AdamConfig;
 
+#[cfg(feature = "grpc")]
+pub use crate::PartitionedGraph;
 pub use crate::{
-    Error, FitConfig, ForData, GraphMode, NeighborLoader, RankConfig, RankHandle, Result, TrainedModel,
-    Trainer, launch,
+    DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, NeighborLoader, RankConfig,
+    RankHandle, Result, TrainedModel, Trainer, launch,
 };

@@ -1,7 +1,14 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+#[cfg(not(feature = "grpc"))]
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use kiln_comm::{BoxError, Communicator, RankConfig, Solo, Topology, TransientError};
+use kiln_comm::{
+    BoxError, Communicator, EngineKind, RankConfig, RankGroup, Ranks, Solo, Topology, TransientError,
+};
+use rayon::ThreadPool;
 
 use crate::{Error, Result};
 
@@ -12,10 +19,13 @@ use crate::{Error, Result};
 /// # Errors
 /// The error of the rank that failed first, or of joining the ranks.
 pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let results = kiln_comm::launch(config, |rank| {
-        let rank = RankHandle::new(rank.comm);
-        let result = body(rank.clone());
-        rank.end();
+    let engine = config.engine_kind();
+    let group = RankGroup::join(config).map_err(kiln_comm::RankError::from)?;
+    let process = Arc::new(Process::of(&group, engine));
+    let results = group.run(|rank| {
+        let rank = RankHandle::new(rank.comm, Arc::clone(&process));
+        let result = body(rank.clone()).and_then(|value| rank.end().map(|()| value));
+        rank.close();
         result.map_err(|error| -> BoxError {
             if error.is_transient() { TransientError(error.into()).into() } else { error.into() }
         })
@@ -29,16 +39,73 @@ pub struct RankHandle {
     info: Topology,
     /// `None` once the ranks have ended: nothing that the body returns holds a communicator.
     comm: Arc<Mutex<Option<Box<dyn Communicator>>>>,
+    pub(crate) process: Arc<Process>,
+    /// What is left to do when the body has returned.
+    at_end: Arc<Mutex<Vec<AtEnd>>>,
+}
+
+type AtEnd = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// What the ranks of one process share.
+pub(crate) struct Process {
+    description: String,
+    #[cfg(feature = "nccl")]
+    pub(crate) is_one_rank: bool,
+    threads: usize,
+    machine_threads: usize,
+    pub(crate) deadline: Duration,
+    pub(crate) local_ip: std::result::Result<IpAddr, String>,
+    pool: OnceLock<Arc<ThreadPool>>,
+    #[cfg(feature = "nccl")]
+    pub(crate) nccl: Option<kiln_train::NcclGroup>,
+}
+
+impl Process {
+    fn of(group: &RankGroup, engine: EngineKind) -> Self {
+        let _ = engine;
+        Self {
+            description: group.to_string(),
+            #[cfg(feature = "nccl")]
+            is_one_rank: !matches!(group, RankGroup::Threads(_)),
+            threads: group.threads(),
+            machine_threads: group.machine_threads(),
+            deadline: group.deadline(),
+            #[cfg(feature = "grpc")]
+            local_ip: group.local_ip().map_err(|error| error.to_string()),
+            #[cfg(not(feature = "grpc"))]
+            local_ip: Ok(Ipv4Addr::LOCALHOST.into()),
+            pool: OnceLock::new(),
+            #[cfg(feature = "nccl")]
+            nccl: matches!(engine, EngineKind::Auto | EngineKind::Nccl)
+                .then(|| kiln_train::NcclGroup::new(engine == EngineKind::Nccl, group.deadline())),
+        }
+    }
+
+    /// The threads of all ranks of this machine, for what one of them does while the others wait.
+    pub(crate) fn machine_pool(&self) -> Result<Arc<ThreadPool>> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(Arc::clone(pool));
+        }
+        let ranks = Ranks { n_ranks: 1, threads_per_rank: self.machine_threads, deadline: self.deadline };
+        let pool = Arc::new(ranks.machine_pool()?);
+        Ok(Arc::clone(self.pool.get_or_init(|| pool)))
+    }
 }
 
 impl RankHandle {
     /// The only rank.
     pub(crate) fn single() -> Self {
-        Self::new(Box::new(Solo::new()))
+        let group = RankGroup::Threads(Ranks::of(1));
+        Self::new(Box::new(Solo::new()), Arc::new(Process::of(&group, EngineKind::Store)))
     }
 
-    fn new(comm: Box<dyn Communicator>) -> Self {
-        Self { info: comm.topology(), comm: Arc::new(Mutex::new(Some(comm))) }
+    fn new(comm: Box<dyn Communicator>, process: Arc<Process>) -> Self {
+        Self {
+            info: comm.topology(),
+            comm: Arc::new(Mutex::new(Some(comm))),
+            process,
+            at_end: Arc::default(),
+        }
     }
 
     /// The number of this rank, from 0.
@@ -61,6 +128,16 @@ impl RankHandle {
         self.info.rank == 0
     }
 
+    /// The number of threads in the pool of each rank of this process.
+    pub fn threads(&self) -> usize {
+        self.process.threads
+    }
+
+    /// A line on the ranks: their number, what started them and, of processes, their machines and the engine.
+    pub fn description(&self) -> &str {
+        &self.process.description
+    }
+
     /// Returns a communicator of all ranks, each of which calls this with the same names in the same order.
     ///
     /// # Errors
@@ -70,7 +147,22 @@ impl RankHandle {
         Ok(comm.as_mut().ok_or(Error::RanksEnded)?.channel(name)?)
     }
 
-    fn end(&self) {
+    /// Has something done when the body of [`launch`] has returned without an error: the last thing first.
+    #[cfg_attr(
+        not(feature = "grpc"),
+        allow(dead_code, reason = "only ranks that serve a part have something left to do")
+    )]
+    pub(crate) fn at_end(&self, work: impl FnOnce() -> Result<()> + Send + 'static) {
+        self.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));
+    }
+
+    fn end(&self) -> Result<()> {
+        let work = std::mem::take(&mut *self.at_end.lock().unwrap_or_else(PoisonError::into_inner));
+        work.into_iter().rev().try_for_each(|work| work())
+    }
+
+    fn close(&self) {
+        self.at_end.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.comm.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

@@ -1,31 +1,54 @@
 use std::path::Path;
 use std::time::Instant;
 
+use burn::module::Module;
 use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_kernels::Devices;
 use kiln_loader::Pass;
-use kiln_nn::{LayerWise, ModelConfig};
-use kiln_sample::{EdgeWeights, RngKey};
+use kiln_nn::ModelConfig;
+use kiln_sample::RngKey;
+#[cfg(feature = "nccl")]
+use kiln_train::CudaDevices;
 use kiln_train::{
-    About, Best, Counts, Evaluation, Evaluator, FitReport, NodeClassification, OptimizerConfig, Outcome, Run,
-    RunConfig, RunDir, RunFolder, RunIdentity, Summary, TrainerConfig,
+    About, Best, Counts, Evaluation, Evaluator, FitReport, OptimizerConfig, Outcome, Run, RunConfig, RunDir,
+    RunFolder, RunIdentity, Summary, Task, TrainerConfig,
 };
 
 use crate::fit::EpochLines;
-use crate::{Error, FitConfig, NeighborLoader, RankHandle, Result};
+use crate::{DataLoader, Error, FitConfig, RankHandle, Result};
 
 /// Configs of models with defaults for a dataset.
 pub trait ForData: ModelConfig {
     /// The default shape for the features and the classes of a dataset.
-    fn for_data(data: &Dataset) -> Self {
-        Self::for_dims(data.features.dim(), data.labels.n_classes())
+    fn for_data(data: &impl DataDims) -> Self {
+        let (d_in, n_classes) = data.dims();
+        Self::for_dims(d_in, n_classes)
     }
 }
 
 impl<C: ModelConfig> ForData for C {}
 
-/// Trains node classifiers: the one place of a run's seed, device and rank, which it hands down to the loader and the
+/// Data with a number of feature columns and of classes.
+pub trait DataDims {
+    /// The number of feature columns and the number of classes.
+    fn dims(&self) -> (usize, usize);
+}
+
+impl DataDims for Dataset {
+    fn dims(&self) -> (usize, usize) {
+        (self.features.dim(), self.labels.n_classes())
+    }
+}
+
+#[cfg(feature = "grpc")]
+impl DataDims for crate::PartitionedGraph {
+    fn dims(&self) -> (usize, usize) {
+        (self.info().dim, self.info().n_classes)
+    }
+}
+
+/// Trains models: the one place of a run's seed, device and rank, which it hands down to the loader and the
 /// model.
 ///
 /// Where several ranks train together, its methods and those of [`TrainedModel`] that say so are collectives: every rank
@@ -60,6 +83,18 @@ impl<C: ModelConfig> Trainer<C> {
         Ok(Self { devices: Some(Devices::open(names)?), ..self })
     }
 
+    /// As [`Trainer::device`], of devices that are open.
+    #[must_use]
+    pub fn devices(self, devices: Devices) -> Self {
+        Self { devices: Some(devices), ..self }
+    }
+
+    /// Trains alone on the device of a rank: for programs whose ranks train models of their own.
+    #[must_use]
+    pub fn device_of(self, rank: &RankHandle, devices: &Devices) -> Self {
+        self.devices(devices.only(rank.local_index()))
+    }
+
     /// Trains together with the other ranks.
     #[must_use]
     pub fn rank(self, rank: &RankHandle) -> Self {
@@ -72,57 +107,90 @@ impl<C: ModelConfig> Trainer<C> {
     /// # Errors
     /// Settings that do not fit each other, empty splits, [`Error::Interrupted`], and the errors of sampling, training and
     /// files.
-    pub fn fit(&mut self, loader: &NeighborLoader, config: FitConfig) -> Result<TrainedModel<C::Model>> {
-        let started = Instant::now();
-        self.check(loader)?;
-        let FitConfig { schedule, dir, stop, callback, is_quiet } = config;
-        let identity = self.identity(loader)?;
-        let parts = Parts { config: self.config(), rank: self.rank.clone() };
-        let trainer = parts.trainer(|key, device| self.model.init(key, device))?.with_stop(stop);
-        let (train, val) =
-            (loader.build(trainer.next_pass(), &trainer)?, loader.build(Pass::Validation, &trainer)?);
-        let name = loader.data.name.clone();
+    pub fn fit<L: DataLoader<C::Model>>(
+        &mut self,
+        loader: &L,
+        config: FitConfig,
+    ) -> Result<TrainedModel<C::Model>> {
+        let called = Instant::now();
+        loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
+        let FitConfig { schedule, dir, stop, callback, is_quiet, fingerprint, settings, title, started } =
+            config;
+        let identity = fingerprint.map_or_else(|| self.identity(loader), Ok)?;
+        let (name, class_names) = loader.names();
+        let (title, started) = (title.unwrap_or_else(|| name.to_owned()), started.unwrap_or(called));
         let run = RunConfig {
-            dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.clone() }),
+            dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.to_owned() }),
             fit: schedule,
-            settings: identity.settings.clone(),
+            settings: settings.unwrap_or_else(|| identity.settings.clone()),
             identity,
-            title: name,
-            class_names: loader.data.class_names.clone(),
+            title: title.clone(),
+            class_names: class_names.to_vec(),
             started,
         };
+        let parts = self.parts();
+        let evaluator = loader.evaluator(&self.rank)?;
+        let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?.with_stop(stop);
+        let train = loader.loader(trainer.next_pass(), &trainer, &evaluator)?;
+        let val = loader.loader(Pass::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines { n_epochs: schedule.n_epochs });
-        let (mut observers, evaluator) = ((lines, callback), Evaluator::Sampled);
-        let outcome = run.fit(
-            trainer,
-            &train,
-            &val,
-            |trainer, val, pass| evaluator.count(trainer, val, pass),
-            &mut observers,
-        )?;
-        match outcome {
+        let mut observers = (lines, callback);
+        let count = |trainer: &mut _, val: &_, phase| L::count(&evaluator, trainer, val, phase);
+        match run.fit(trainer, &train, &val, count, &mut observers)? {
             Outcome::Interrupted(run) => {
                 let folder = run.folder().map(|folder| folder.path().to_owned()).unwrap_or_default();
-                Err(Error::Interrupted { n_epochs: run.n_epochs(), folder })
+                Err(Error::Interrupted { n_epochs: run.n_epochs(), n_steps: run.n_steps(), folder })
             }
             Outcome::Trained(trained) => {
                 let (model, report) = (trained.model().clone(), *trained.report());
                 let run = trained.into_run();
                 let best = run.best()?.clone();
-                Ok(TrainedModel { model, best, report, run, parts, started })
+                Ok(TrainedModel { model, best, report, run, parts, title, started })
             }
         }
     }
 
-    fn check(&self, loader: &NeighborLoader) -> Result<()> {
-        let (n_fanouts, n_layers) = (loader.sampling.fanouts.len(), self.model.n_layers());
-        if n_fanouts != n_layers {
-            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
+    /// Trains a model from its initial weights without a run folder, and returns the accuracies on the splits of these
+    /// phases after each epoch, by phase.
+    ///
+    /// # Errors
+    /// Settings that do not fit each other, empty splits, and the errors of sampling and training.
+    pub fn learning_curves<L: DataLoader<C::Model>>(
+        &self,
+        loader: &L,
+        n_epochs: usize,
+        phases: &[Pass],
+    ) -> Result<Vec<Vec<f64>>> {
+        let (mut trainer, evaluator) = (self.start(loader)?, loader.evaluator(&self.rank)?);
+        let train = loader.loader(trainer.next_pass(), &trainer, &evaluator)?;
+        let phases = phases.iter().map(|&phase| Ok((phase, loader.loader(phase, &trainer, &evaluator)?)));
+        let phases = phases.collect::<Result<Vec<_>>>()?;
+        if train.n_steps(trainer.next_pass()) == 0 {
+            let config = train.items().config();
+            let per_step = config.batch_size.saturating_mul(config.shard.world_size);
+            return Err(kiln_train::Error::NoStep { n_items: train.items().items().len(), per_step }.into());
         }
-        match self.model.needs_edge_weights() && loader.sampling.weights == EdgeWeights::None {
-            true => Err(Error::NoEdgeWeights),
-            false => Ok(()),
+        let mut curves = vec![Vec::with_capacity(n_epochs); phases.len()];
+        for _ in 0..n_epochs {
+            trainer.epoch(&train, |_| ())?;
+            for ((phase, batches), curve) in phases.iter().zip(&mut curves) {
+                curve.push(L::count(&evaluator, &mut trainer, batches, *phase)?.accuracy());
+            }
         }
+        Ok(curves)
+    }
+
+    /// The trainer of a model with initial weights, for programs with a loop of their own. A collective.
+    ///
+    /// # Errors
+    /// Settings out of range, and the errors of the other ranks.
+    pub fn start<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<kiln_train::Trainer<L::Task>> {
+        loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
+        self.parts().trainer(loader, |key, device| self.model.init(key, device))
+    }
+
+    fn parts(&self) -> Parts {
+        Parts { config: self.config(), rank: self.rank.clone(), devices: self.devices.clone() }
     }
 
     fn config(&self) -> TrainerConfig {
@@ -132,7 +200,7 @@ impl<C: ModelConfig> Trainer<C> {
     }
 
     /// What a run has in common with the one that it continues. Rank 0 alone compares it, and alone reads the data.
-    fn identity(&self, loader: &NeighborLoader) -> Result<RunIdentity> {
+    fn identity<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<RunIdentity> {
         let own = [
             ("model", format!("{:?}", self.model)),
             ("optimizer", format!("{:?}", self.optimizer)),
@@ -140,7 +208,7 @@ impl<C: ModelConfig> Trainer<C> {
         ];
         let settings = loader.settings(self.rank.world_size()).into_iter().chain(own);
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).collect();
-        let data_hash = if self.rank.is_zero() { loader.data.hash()? } else { String::new() };
+        let data_hash = if self.rank.is_zero() { loader.data_hash()? } else { String::new() };
         Ok(RunIdentity { settings, data_hash })
     }
 }
@@ -150,15 +218,42 @@ impl<C: ModelConfig> Trainer<C> {
 struct Parts {
     config: TrainerConfig,
     rank: RankHandle,
+    #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "NCCL needs the numbers of CUDA devices"))]
+    devices: Option<Devices>,
 }
 
 impl Parts {
-    fn trainer<M: LayerWise + Sync>(
+    fn trainer<M: Module + Sync, L: DataLoader<M>>(
         &self,
+        loader: &L,
         init: impl FnOnce(RngKey, &Device) -> kiln_nn::Result<M>,
-    ) -> Result<kiln_train::Trainer<NodeClassification<M>>> {
+    ) -> Result<kiln_train::Trainer<L::Task>> {
         let comm = self.rank.communicator("trainer")?;
-        Ok(kiln_train::Trainer::new(NodeClassification::new(), &self.config, comm, init)?)
+        self.with_nccl(kiln_train::Trainer::new(loader.task(), &self.config, comm, init)?)
+    }
+
+    #[cfg(feature = "nccl")]
+    fn with_nccl<T: Task>(&self, trainer: kiln_train::Trainer<T>) -> Result<kiln_train::Trainer<T>> {
+        let process = &self.rank.process;
+        let Some(nccl) = process.nccl.as_ref().filter(|_| 1 < self.rank.world_size()) else {
+            return Ok(trainer);
+        };
+        let index = |local_rank| self.devices.as_ref()?.cuda_index(local_rank);
+        let of_threads: Option<Vec<usize>> = (0..self.rank.world_size()).map(index).collect();
+        let devices = match process.is_one_rank {
+            true => CudaDevices::OfProcess(index(self.rank.local_index())),
+            false => CudaDevices::OfThreads(of_threads.as_deref()),
+        };
+        let (trainer, reason) = nccl.join(trainer, devices)?;
+        if let Some(reason) = reason {
+            eprintln!("note: {reason}");
+        }
+        Ok(trainer)
+    }
+
+    #[cfg(not(feature = "nccl"))]
+    fn with_nccl<T: Task>(&self, trainer: kiln_train::Trainer<T>) -> Result<kiln_train::Trainer<T>> {
+        Ok(trainer)
     }
 }
 
@@ -173,34 +268,33 @@ pub struct TrainedModel<M> {
     pub report: FitReport,
     run: Run,
     parts: Parts,
+    title: String,
     started: Instant,
 }
 
-impl<M: LayerWise + Sync> TrainedModel<M> {
-    /// Loss and accuracy on a split with sampled neighbourhoods, over all ranks and the same on each. A collective.
+impl<M: Module + Sync> TrainedModel<M> {
+    /// Loss and accuracy on a split, over all ranks and the same on each. A collective.
     ///
     /// # Errors
     /// An empty split, and the errors of sampling.
-    pub fn evaluate(&self, loader: &NeighborLoader, phase: Pass) -> Result<Counts> {
-        let mut trainer = self.parts.trainer(|_, _| Ok(self.model.clone()))?;
-        let batches = loader.build(phase, &trainer)?;
-        let counts = Evaluator::Sampled.count(&mut trainer, &batches, phase)?;
+    pub fn evaluate<L: DataLoader<M>>(&self, loader: &L, phase: Pass) -> Result<Counts> {
+        let (mut trainer, evaluator) = self.trainer(loader)?;
+        let batches = loader.loader(phase, &trainer, &evaluator)?;
+        let counts = L::count(&evaluator, &mut trainer, &batches, phase)?;
         match counts.total {
             0 => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
             _ => Ok(counts),
         }
     }
 
-    /// The outputs for a split's nodes, of which predictions and further metrics are made, on rank 0; none on the others.
+    /// The outputs for a split's items, of which predictions and further metrics are made, on rank 0; none on the others.
     /// A collective.
     ///
     /// # Errors
     /// As [`TrainedModel::evaluate`].
-    pub fn predict(&self, loader: &NeighborLoader, phase: Pass) -> Result<Evaluation> {
-        let mut trainer = self.parts.trainer(|_, _| Ok(self.model.clone()))?;
-        let batches = loader.build(phase, &trainer)?;
-        let outputs = Evaluator::Sampled.evaluate(&mut trainer, &batches, phase)?;
-        Ok(outputs.gather(trainer.comm())?)
+    pub fn predict<L: DataLoader<M>>(&self, loader: &L, phase: Pass) -> Result<Evaluation> {
+        let (mut trainer, evaluator) = self.trainer(loader)?;
+        self.outputs(loader, phase, &mut trainer, &evaluator)
     }
 
     /// Evaluates the model on the test split, writes the predictions, `summary.json` and, with the feature `report`,
@@ -208,11 +302,36 @@ impl<M: LayerWise + Sync> TrainedModel<M> {
     ///
     /// # Errors
     /// As [`TrainedModel::evaluate`], and those of files.
-    pub fn write_report(&self, loader: &NeighborLoader) -> Result<Option<Summary>> {
-        let test = self.predict(loader, Pass::Test)?;
-        let (title, class_names) = (&loader.data.name, &loader.data.class_names[..]);
-        let about = About { title, class_names, elapsed: self.started.elapsed() };
-        Ok(self.run.finish(&test, &self.report, &about)?)
+    pub fn write_report<L: DataLoader<M>>(&self, loader: &L) -> Result<Option<Summary>> {
+        let (mut trainer, evaluator) = self.trainer(loader)?;
+        let test = self.outputs(loader, Pass::Test, &mut trainer, &evaluator)?;
+        let peak_memory = self.report.peak_memory.max(trainer.peak_memory());
+        let report = FitReport { peak_memory, ..self.report };
+        let about =
+            About { title: &self.title, class_names: loader.names().1, elapsed: self.started.elapsed() };
+        Ok(self.run.finish(&test, &report, &about)?)
+    }
+
+    fn trainer<L: DataLoader<M>>(&self, loader: &L) -> Result<(kiln_train::Trainer<L::Task>, Evaluator)> {
+        let evaluator = loader.evaluator(&self.parts.rank)?;
+        Ok((self.parts.trainer(loader, |_, _| Ok(self.model.clone()))?, evaluator))
+    }
+
+    fn outputs<L: DataLoader<M>>(
+        &self,
+        loader: &L,
+        phase: Pass,
+        trainer: &mut kiln_train::Trainer<L::Task>,
+        evaluator: &Evaluator,
+    ) -> Result<Evaluation> {
+        let batches = loader.loader(phase, trainer, evaluator)?;
+        let outputs = L::evaluate(evaluator, trainer, &batches, phase)?;
+        trainer.check_files()?;
+        let outputs = outputs.gather(trainer.comm())?;
+        match trainer.is_first() && outputs.counts()?.total == 0 {
+            true => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
+            false => Ok(outputs),
+        }
     }
 
     /// The run's folder, on rank 0.

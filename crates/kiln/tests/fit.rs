@@ -127,7 +127,7 @@ fn a_stopped_run_continues_to_the_same_weights() {
     let config = quiet(&out("stopped")).stop_flag(stop);
     let error = trainer(&data).fit(&loader(&data), config).unwrap_err();
     assert!(
-        matches!(&error, Error::Interrupted { n_epochs: 0, folder } if *folder == out("stopped")),
+        matches!(&error, Error::Interrupted { n_epochs: 0, folder, .. } if *folder == out("stopped")),
         "{error}"
     );
     let config = FitConfig::epochs(N_EPOCHS).resume(out("stopped")).quiet();

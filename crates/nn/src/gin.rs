@@ -7,7 +7,8 @@ use kiln_sample::{Domain, RngKey};
 use crate::error::{check_dropout, check_size};
 use crate::norm::normalize;
 use crate::{
-    Aggregate, Ctx, Epsilon, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode, Norm, Readout, Result,
+    Aggregate, Ctx, Epsilon, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode, ModelConfig, Norm, Readout,
+    Result,
 };
 
 /// From which layers a graph's scores come.
@@ -122,6 +123,23 @@ impl GinConfig {
         let (norm, follow) =
             if gives_scores { (None, Follow::Nothing) } else { (norm.init(d_out, device), Follow::Relu) };
         Ok(GinLayer { conv, norm, follow })
+    }
+}
+
+impl ModelConfig for GinConfig {
+    type Model = Gin;
+
+    /// The paper's network with layers of 64 columns.
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::paper(d_in, 64, n_classes)
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn init(&self, key: RngKey, device: &Device) -> Result<Gin> {
+        self.init(key, device)
     }
 }
 

@@ -68,15 +68,15 @@ pub trait LayerWise: BlockModel {
     fn widths(&self, i: usize) -> [usize; 2];
 }
 
-/// The shape of a node classifier, from which a model is initialized.
+/// The shape of a model, from which it is initialized.
 pub trait ModelConfig: Debug + Clone + Send + Sync {
     /// The model.
-    type Model: LayerWise + Sync;
+    type Model: Module + Sync;
 
     /// The default shape for features of `d_in` columns and for `n_classes` classes.
     fn for_dims(d_in: usize, n_classes: usize) -> Self;
 
-    /// The number of layers, one block each.
+    /// The number of layers: of a node classifier, one block each.
     fn n_layers(&self) -> usize;
 
     /// Whether the model reads edge weights, without which [`BlockModel::layer`] panics.

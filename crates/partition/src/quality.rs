@@ -1,3 +1,5 @@
+use std::fmt;
+
 use kiln_graph::{Csc, NodeId};
 
 use crate::Result;
@@ -14,6 +16,18 @@ pub struct Quality {
     pub node_balance: f64,
     /// The same of training nodes.
     pub train_balance: f64,
+}
+
+/// Two lines: the cut and the balance.
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_cut_edges, cut, node_balance, train_balance } = self;
+        writeln!(f, "cut: {cut:.4} of the edges, {n_cut_edges}")?;
+        write!(
+            f,
+            "largest part by an equal share: {node_balance:.4} of the nodes, {train_balance:.4} of those for training"
+        )
+    }
 }
 
 impl Quality {

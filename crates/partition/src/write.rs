@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::Path;
 
 use kiln_data::Dataset;
@@ -37,6 +38,23 @@ pub struct Written {
     pub n_answered: u64,
     /// Bytes of its arrays.
     pub n_bytes: u64,
+}
+
+/// A line on the part's size and its cache.
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_owned, n_edges, n_cached, n_remote, n_answered, n_bytes } = self;
+        let mib = *n_bytes as f64 / f64::from(1 << 20);
+        write!(f, "{n_owned} nodes, {n_edges} edges, {mib:.1} MiB")?;
+        if *n_remote == 0 {
+            return Ok(());
+        }
+        let share = 100.0 * *n_answered as f64 / *n_remote as f64;
+        write!(
+            f,
+            ", {n_cached} rows of others for {share:.1} % of the {n_remote} that an epoch asks of others"
+        )
+    }
 }
 
 /// Writes the parts of a set to a new folder, `part0` and so on in it, each a folder of its own that opens as a

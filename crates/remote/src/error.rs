@@ -64,6 +64,18 @@ pub enum Error {
         /// What is missing, twice there or different.
         reason: String,
     },
+    /// Servers expect a token, and there is none.
+    #[error(
+        "graph servers expect a token: set KILN_GRAPH_TOKEN to theirs, or KILN_GRAPH_TOKEN_FILE to a file with it that only \
+         you can read"
+    )]
+    NoToken,
+    /// A rank serves its part, and other ranks do not know where.
+    #[error("{reason}: give the name or address of this machine (--host)")]
+    NoHost {
+        /// Why its address is not known.
+        reason: String,
+    },
     /// A rule of this name is not known, or is there already.
     #[error("{reason}")]
     BadRule {

@@ -207,6 +207,12 @@ pub enum Error {
     /// A device failed at what only devices do.
     #[error(transparent)]
     Device(#[from] kiln_kernels::DeviceError),
+    /// NCCL was asked for, and does not work.
+    #[error("NCCL cannot sum the gradients: {reason}; mend that, or let the engine be chosen")]
+    NoNccl {
+        /// What is missing.
+        reason: String,
+    },
     /// A graph without nodes has no outputs.
     #[error("the graph has no nodes, expected at least 1")]
     NoNodes,

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! # Features
-//! `report` (off): the page `report.html` and the learning curves `curves.svg` of a run.
+//! `nccl` (off): gradients summed by NCCL. `report` (off): the page `report.html` and the learning curves `curves.svg` of a run.
 
 mod error;
 mod evaluate;
@@ -23,6 +23,7 @@ mod run;
 mod step;
 
 pub use error::{Error, Result};
+pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviation};
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
@@ -39,6 +40,7 @@ pub use run::run_config::{Outcome, RunConfig, Tested, Trained};
 pub use run::run_dir::RunDir;
 pub use run::state::{About, Resumed, Run};
 pub use run::summary::{Best, FitReport, Summary};
+pub use step::any_batcher::HostOrDeviceBatcher;
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;
 pub use step::counts::{Counts, Weight};
@@ -47,6 +49,8 @@ pub use step::device_sync::DeviceSync;
 pub use step::graph::{GraphClassification, GraphInput};
 pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};
+#[cfg(feature = "nccl")]
+pub use step::nccl::{CudaDevices, NcclGroup};
 pub use step::node::{NodeClassification, NodeInput};
 pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, StepDecay};
 pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};

@@ -1,118 +1,54 @@
 //! Judges a graph isomorphism network by cross-validation, as the GIN paper does, and as it should be.
 //!
-//! The paper reports the epoch whose mean accuracy over the folds left out is largest: it is chosen on what is
-//! reported. The honest figure beside it chooses the epoch on one more fold that is held out.
+//! The paper reports the epoch whose mean accuracy over the folds left out is largest: it is chosen on what is reported.
+//! The figure beside it chooses the epoch on one more fold that is held out.
 //!
 //! ```text
-//! cargo run --release --bin cross_validation -- --ranks 2 --model gin
+//! cargo run --release --bin cross_validation -- --ranks 2
 //! ```
 
-use anyhow::ensure;
-use burn::tensor::Device;
 use clap::Parser;
-use kiln_comm::{Communicator, Solo};
-use kiln_data::Split;
-use kiln_examples::args::{self, FitArgs};
-use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
-use kiln_examples::run::RunArgs;
-use kiln_examples::{Mean, best_epoch, flags, launch, say};
-use kiln_graph::NodeId;
-use kiln_train::{TEST, Trainer, TrainerConfig, VALIDATION};
+use kiln::prelude::*;
+use kiln::train::{CrossValidation, FoldResult, Optimizer, OptimizerConfig, StepDecay};
 
-/// Cross-validates a network on many small graphs. Ranks take folds of their own.
-#[derive(Debug, Parser)]
-#[command(mut_arg("epochs", |flag| flag.default_value("350")))]
-#[command(mut_arg("lr", |flag| flag.default_value("0.01")))]
-#[command(mut_arg("lr_decay_every", |flag| flag.default_value("50")))]
-#[command(mut_arg("batch_size", |flag| flag.default_value("32")))]
-#[command(mut_arg("model", |flag| flag.default_value("gin")))]
-#[command(mut_arg("ranks", |flag| flag.help("Threads that take folds of their own")))]
+/// Cross-validates the network of the GIN paper on the graphs of MUTAG. `kiln train --folds` has more flags.
+#[derive(Parser)]
 struct Args {
-    #[command(flatten)]
-    data: GraphArgs,
-    #[command(flatten)]
-    model: GinArgs,
-    #[command(flatten)]
-    fit: FitArgs,
-    #[command(flatten)]
-    run: RunArgs,
+    /// Threads that take folds of their own.
+    #[arg(long, default_value = "1")]
+    ranks: usize,
     /// Parts that the graphs are dealt into, each class evenly.
-    #[arg(long, value_parser = flags::folds, default_value = "10")]
+    #[arg(long, default_value = "10")]
     folds: usize,
+    /// Passes over the training graphs.
+    #[arg(long, default_value = "350")]
+    epochs: usize,
 }
 
-/// Accuracies on a fold.
-struct Judged {
-    fold: usize,
-    /// After each epoch on all others.
-    paper: Vec<f64>,
-    /// After the epoch that was best on the fold after it, of a model that learned from the rest.
-    honest: f64,
-}
-
-fn main() -> anyhow::Result<()> {
-    let (args, _) = args::parse::<Args>("cross_validation");
-    ensure!(launch().is_none(), "folds are for threads: start one process, with --ranks");
-    let graphs = args.data.open()?;
-    let folds = Split::folds(graphs.set.labels(), args.folds, args.run.seed)?;
-    let of_ranks = args.run.ranks().run(|comm| Ok(rank(&args, &graphs, &folds, &*comm)?))?;
-
-    let mut judged: Vec<Judged> = of_ranks.into_iter().flatten().collect();
-    judged.sort_by_key(|judged| judged.fold);
-    let mean_after = |epoch: usize| judged.iter().map(|fold| fold.paper[epoch]).sum::<f64>();
-    let best = best_epoch(&(0..args.fit.epochs).map(mean_after).collect::<Vec<_>>());
-    let paper = Mean::of(judged.iter().map(|fold| fold.paper[best]));
-    let honest = Mean::of(judged.iter().map(|fold| fold.honest));
-    say(format_args!("paper's protocol  {paper} after epoch {}\ninner validation  {honest}", best + 1));
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let graphs = GraphDataset::open("mutag")?;
+    let features = graphs.node_features(NodeFeatures::Auto)?;
+    let model = GinConfig::paper(features.dim(), 64, graphs.labels().n_classes());
+    let decay = Some(StepDecay { every_epochs: 50, factor: 0.5 });
+    let adam = OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 0.0, decay };
+    let folds = Split::folds(graphs.labels(), args.folds, 0)?;
+    let results = launch(RankConfig::threads(args.ranks), |rank| {
+        let own = (0..args.folds).filter(|fold| fold % rank.world_size() == rank.index());
+        let judge = |fold| {
+            let result = FoldResult::of(fold, args.folds, |left_out| {
+                let split = Split::leave_out(&folds, left_out);
+                let loader = GraphLoader::new(&graphs, features.clone(), &split).batch_size(32);
+                let phases = &[Phase::Test, Phase::Validation][..left_out.len()];
+                Trainer::new(model.clone(), adam).learning_curves(&loader, args.epochs, phases)
+            })?;
+            let (best, inner) = (result.best_accuracy(), result.by_inner_validation);
+            println!("fold {:2}  best epoch {best:.4}  by inner validation {inner:.4}", fold + 1);
+            Ok(result)
+        };
+        own.map(judge).collect::<Result<Vec<_>>>()
+    })?;
+    let results: Vec<FoldResult> = results.into_iter().flatten().collect();
+    println!("{}", CrossValidation::new(&results));
     Ok(())
-}
-
-/// The folds of one rank.
-fn rank(
-    args: &Args,
-    graphs: &Graphs,
-    folds: &[Vec<NodeId>],
-    comm: &dyn Communicator,
-) -> anyhow::Result<Vec<Judged>> {
-    let topology = comm.topology();
-    let device = args.run.device_of(topology.local_rank);
-    let own = (0..folds.len()).filter(|fold| fold % topology.world_size == topology.rank);
-    let judge = |fold| {
-        let inner = (fold + 1) % folds.len();
-        let paper = train(args, graphs, folds, &[fold], &device)?.remove(0);
-        let both = train(args, graphs, folds, &[fold, inner], &device)?;
-        let honest = both[0][best_epoch(&both[1])];
-        let best = paper[best_epoch(&paper)];
-        say(format_args!("fold {:2}  best epoch {best:.4}  by inner validation {honest:.4}", fold + 1));
-        Ok(Judged { fold, paper, honest })
-    };
-    own.map(judge).collect()
-}
-
-/// Trains on all folds but those left out; the accuracies on each of these after each epoch.
-fn train(
-    args: &Args,
-    graphs: &Graphs,
-    folds: &[Vec<NodeId>],
-    left_out: &[usize],
-    device: &Device,
-) -> anyhow::Result<Vec<Vec<f64>>> {
-    let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
-    let rest: Vec<NodeId> = rest.flat_map(|(_, graphs)| graphs.iter().copied()).collect();
-    let (run, model) = (&args.run, args.model.config(graphs)?);
-    let config = TrainerConfig { device: device.clone(), ..run.trainer(0, args.fit.optimizer()?) };
-    let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(GinTask::new(), &config, Box::new(Solo), init)?;
-    let train = graphs.loader(&trainer, &rest, run)?;
-    ensure!(train.n_steps(trainer.next_pass()) > 0, "no step for these folds: lower --batch-size");
-    let judge = |&fold: &usize| graphs.loader(&trainer, &folds[fold], run);
-    let judges = left_out.iter().map(judge).collect::<kiln_train::Result<Vec<_>>>()?;
-    let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
-    for _ in 0..args.fit.epochs {
-        trainer.epoch(&train, |_| ())?;
-        for ((judge, curve), pass) in judges.iter().zip(&mut curves).zip([TEST, VALIDATION]) {
-            curve.push(trainer.evaluate(judge.epoch(pass), |_, _| ())?.accuracy());
-        }
-    }
-    Ok(curves)
 }

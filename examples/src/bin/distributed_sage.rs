@@ -1,52 +1,59 @@
-//! Trains GraphSAGE on a graph in parts: each machine holds one, samples across all, and asks the others for features.
-//! After GraphLearn-for-PyTorch's tutorial on distributed training.
+//! Trains GraphSAGE on a partitioned graph: each machine holds a part, samples across all, and asks the others for
+//! features. After GraphLearn-for-PyTorch's tutorial on distributed training.
 //!
 //! ```text
-//! cargo xtask data partition debian-packages --standardize --parts 2 --out parts
+//! kiln data partition debian-packages --standardize --parts 2 --out parts
 //! mpirun -n 2 target/release/distributed_sage --parts parts
 //! ```
 //!
-//! Worker mode, as above, has the parts lie with the ranks; with `--mode server --servers HOST:PORT,...` they lie with
-//! `kiln-serve`. Both under Slurm, and what happens when a server dies: docs/distributed.md.
+//! Worker mode, as above, has the ranks hold the parts; with `--servers HOST:PORT,...` the servers `kiln serve` hold them.
+//! Both under Slurm, and what happens when a server dies: docs/distributed.md.
 
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use clap::Parser;
-use kiln_examples::{PartsArgs, Program, args, flags, keep, run};
-use kiln_sample::Fanout;
+use kiln::comm::rpc::{Token, secret};
+use kiln::prelude::*;
+use kiln::remote::PartitionsConfig;
 
-/// Trains GraphSAGE on a graph's nodes, whose parts lie with the ranks or with servers.
-#[derive(Debug, Parser)]
-#[command(mut_arg("workers", |flag| flag.default_value("2")))]
-#[command(mut_arg("lr", |flag| flag.default_value("0.01")))]
-#[command(mut_arg("epochs", |flag| flag.default_value("10")))]
-#[command(mut_arg("dropout", |flag| flag.default_value("0")))]
-#[command(mut_arg("batch_size", |flag| flag.default_value("512")))]
+/// Trains GraphSAGE on a partitioned graph. `kiln train` has more flags.
+#[derive(Parser)]
 struct Args {
-    #[command(flatten)]
-    parts: PartsArgs,
-    #[command(flatten)]
-    model: args::ModelArgs,
-    /// Neighbours per node, one number (or `all`) a hop, **counted from the seeds**, as in GraphLearn-for-PyTorch: the reverse of the other programs' order.
-    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "15,10,5")]
-    fanouts: Vec<Fanout>,
-    #[command(flatten)]
-    fit: args::FitArgs,
-    #[command(flatten)]
-    keep: keep::KeepArgs,
-    #[command(flatten)]
-    run: run::RunArgs,
+    /// Folder with `part0`, `part1` and so on, of which a machine needs those of its own ranks.
+    #[arg(long, required_unless_present = "servers")]
+    parts: Option<PathBuf>,
+    /// The servers of all parts, in the place of --parts. Their token is in KILN_GRAPH_TOKEN.
+    #[arg(long, value_delimiter = ',', conflicts_with = "parts")]
+    servers: Vec<String>,
+    /// Ranks that are threads, where no launcher started several processes.
+    #[arg(long, default_value = "1")]
+    ranks: usize,
+    /// Passes over the training nodes.
+    #[arg(long, default_value = "10")]
+    epochs: usize,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let (args, settings) = args::parse::<Args>("distributed_sage");
-    let Args { run, fit, keep, .. } = &args;
-    let parts = args.parts.open(run)?;
-    let mut fanouts = args.model.fanouts(&args.fanouts)?;
-    fanouts.reverse();
-    let model = args.model.sage(parts.dim, parts.n_classes, fanouts.len());
-    let (settings, loss_every, class_names) = (&settings, None, &parts.class_names);
-    let (data_name, data_hash) = (&parts.name, &parts.hash);
-    let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-    parts.train(program, &fanouts, |key, device| model.init(key, device))
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let word =
+        secret("KILN_GRAPH_TOKEN", |name| std::env::var(name).ok()).map_err(kiln::remote::Error::from)?;
+    let token = word.map(|word| Token::new(&word)).transpose().map_err(kiln::remote::Error::from)?;
+    let config = PartitionsConfig { token, ..PartitionsConfig::default() };
+    let graph = match &args.parts {
+        Some(folder) => PartitionedGraph::open(folder, config)?,
+        None => PartitionedGraph::connect(args.servers, config)?,
+    };
+    println!("{graph}");
+    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+        // The input layer first: 15 neighbours of each seed, 10 of each of those, and 5 of those.
+        let loader = NeighborLoader::partitioned(&graph, &rank, [5, 10, 15])?.batch_size(512).workers(8);
+        let model = SageConfig::for_data(&graph).hidden(256).dropout(0.0);
+        let mut trainer = Trainer::new(model, AdamConfig::new(0.01)).rank(&rank);
+        let best = trainer.fit(&loader, FitConfig::epochs(args.epochs))?;
+        if let Some(summary) = best.write_report(&loader)? {
+            println!("{summary}");
+        }
+        Ok(())
+    })?;
+    Ok(())
 }

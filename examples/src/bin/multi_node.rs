@@ -1,5 +1,5 @@
-//! Trains a GCN on random data by several processes, on one machine or many: PyG's tutorial on training by several
-//! GPUs of several machines, with parts of the split that do not overlap.
+//! Trains a GCN on random data by several processes, on one machine or many: PyG's tutorial on training by several GPUs of
+//! several machines, with parts of the split that do not overlap.
 //!
 //! ```text
 //! cargo build --release --features mpi
@@ -9,57 +9,61 @@
 //!
 //! How to start it by other launchers, and what happens when a process is lost: docs/clusters.md.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser;
-use kiln_examples::{NodeProgram, Placement, Program, args, flags, keep, run};
-use kiln_graph::gcn_norm;
-use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
-use kiln_train::Evaluator;
+use kiln::data::synthetic::{FakeConfig, fake};
+use kiln::prelude::*;
+use kiln::stop_on_signals;
+use kiln::train::{Optimizer, OptimizerConfig};
 
-/// Trains a GCN on a graph's nodes; each process is a rank.
-#[derive(Debug, Parser)]
-#[command(mut_arg("data", |flag| flag.default_value("fake:100000")))]
-#[command(mut_arg("hidden", |flag| flag.default_value("64")))]
-#[command(mut_arg("dropout", |flag| flag.default_value("0")))]
-#[command(mut_arg("epochs", |flag| flag.default_value("3")))]
-#[command(mut_arg("lr", |flag| flag.default_value("0.01")))]
-#[command(mut_arg("weight_decay", |flag| flag.default_value("0.0005")))]
-#[command(mut_arg("batch_size", |flag| flag.default_value("128")))]
+/// Trains a GCN on a graph's nodes; each process is a rank. `kiln train` has more flags.
+#[derive(Parser)]
 struct Args {
-    #[command(flatten)]
-    data: args::DataArgs,
-    #[command(flatten)]
-    model: args::ModelArgs,
-    /// Neighbours per node, one number (or `all`) a layer, input layer first.
-    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "50,50")]
-    fanouts: Vec<Fanout>,
-    /// Batches of the validation split that rank 0 judges an epoch by, while the others wait.
-    #[arg(long, value_parser = flags::size, default_value = "100")]
-    val_batches: usize,
-    #[command(flatten)]
-    fit: args::FitArgs,
-    #[command(flatten)]
-    keep: keep::KeepArgs,
-    #[command(flatten)]
-    run: run::RunArgs,
+    /// Ranks that are threads, where no launcher started several processes.
+    #[arg(long, default_value = "1")]
+    ranks: usize,
+    /// Mean number of nodes of the random graph.
+    #[arg(long, default_value = "100000")]
+    nodes: usize,
+    /// Passes over the training nodes.
+    #[arg(long, default_value = "3")]
+    epochs: usize,
+    /// Folder of the run, which is continued where it holds a checkpoint: for jobs that are started again.
+    #[arg(long = "continue")]
+    folder: Option<PathBuf>,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let (args, settings) = args::parse::<Args>("multi_node");
-    let data = args.data.open(args.run.seed)?;
-    let fanouts = args.model.fanouts(&args.fanouts)?;
-    let config = args.model.gcn(data.features.dim(), data.labels.n_classes(), fanouts.len());
-    let graph = Arc::new(gcn_norm(&data.graph)?);
-    let sampling = SamplerConfig::new(fanouts).with_rule(Rule::UniformWithLoop);
-    let sampler = NeighborSampler::with_config(graph, sampling.with_weights(EdgeWeights::Unbiased))?;
-    let Args { run, fit, keep, .. } = &args;
-    let (settings, data_hash, loss_every) = (&settings, &args.data.hash(&data)?, Some(10));
-    let (data_name, class_names) = (&data.name, &data.class_names);
-    let program = Program { settings, run, fit, keep, data_name, data_hash, class_names, loss_every };
-    let evaluator = Evaluator::FirstRank { n_batches: args.val_batches };
-    let (sampler, placement) = (Arc::new(sampler), Placement::Host);
-    let program = NodeProgram { program, data: &data, sampler, placement, evaluator };
-    program.train(|key, device| config.init(key, device))
+fn main() -> ExitCode {
+    run(&Args::parse()).map_or_else(
+        |error| {
+            eprintln!("Error: {error:?}");
+            // Tells the launcher whether to start the same again.
+            ExitCode::from(error.exit_status())
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn run(args: &Args) -> Result<()> {
+    let data = fake(FakeConfig { avg_num_nodes: args.nodes, ..FakeConfig::default() })?;
+    let evaluation = EvalMode::FirstRank { n_batches: 100 };
+    let loader = NeighborLoader::new(&data, [50, 50]).gcn_norm()?.batch_size(128).evaluation(evaluation);
+    let model = GcnConfig::for_data(&data).layers(2).hidden(64).dropout(0.0);
+    let adam =
+        OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
+    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+        let mut fit = FitConfig::epochs(args.epochs).stop_flag(stop_on_signals()?);
+        if let Some(folder) = &args.folder {
+            fit = fit.start_or_resume(folder);
+        }
+        let mut trainer = Trainer::new(model.clone(), adam).rank(&rank);
+        let best = trainer.fit(&loader, fit)?;
+        if let Some(summary) = best.write_report(&loader)? {
+            println!("{}\n{summary}", rank.description());
+        }
+        Ok(())
+    })?;
+    Ok(())
 }

@@ -53,7 +53,18 @@ impl Machine {
     /// Runs the program that measures, with one thread and with so many.
     pub(super) fn measure(n_threads: usize) -> Result<Self> {
         let mut command = workspace::cargo()?;
-        command.args(["run", "--quiet", "--release", "--locked", "--bin", "ceilings", "--", "1"]);
+        command.args([
+            "run",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package",
+            "kiln-benches",
+            "--bin",
+            "ceilings",
+            "--",
+            "1",
+        ]);
         if 1 < n_threads {
             command.arg(n_threads.to_string());
         }

@@ -90,7 +90,7 @@ pub(super) fn run_stage(stage: &str, settings: &Settings, machine: &Machine) -> 
     }
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut command = workspace::cargo()?;
-    command.args(["bench", "--quiet", "--locked", "--bench", stage]);
+    command.args(["bench", "--quiet", "--locked", "--package", "kiln-benches", "--bench", stage]);
     if let Some(device) = &settings.device {
         command.args(["--features", crate::test::feature(device)]);
     }

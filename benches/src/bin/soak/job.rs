@@ -15,7 +15,7 @@ use crate::{MAX_RSS_BYTES, Soak};
 pub(crate) const TOKEN: &str = "a-word-of-the-soak-test";
 
 /// A graph convolution on a small random graph: about ten seconds on two cores.
-const FLAGS: &str = "--data fake:3000 --fanouts 5,5 --val-batches 2 --threads-per-rank 1 --batch-size 64 --epochs 150 \
+const FLAGS: &str = "--data fake:3000 --model gcn --hidden 64 --dropout 0 --lr 0.01 --fanouts 5,5 --val-batches 2 --threads-per-rank 1 --batch-size 64 --epochs 150 \
                      --checkpoint-every 50";
 
 /// How long a job may take.
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) fn rank_command(program: &Path, address: &str, rank: usize, log: &Path) -> Result<Command> {
     let mut command = limited(program, log)?;
-    command.args(["--engine", "store", "--world-size", "2", "--master", address]);
+    command.args(["train", "--engine", "store", "--world-size", "2", "--master", address]);
     command.args(["--rank", &rank.to_string(), "--local-rank", &rank.to_string()]);
     command.args(FLAGS.split_whitespace()).env("KILN_JOB_TOKEN", TOKEN);
     Ok(command)

@@ -1,5 +1,5 @@
 //! Loads a graph server and training jobs with what strangers, mistakes and crashes send them, and checks that nothing
-//! hangs, ends or grows: `soak PROGRAM MINUTES`, where PROGRAM is the example `multi_node` with the engine `store`.
+//! hangs, ends or grows: `soak PROGRAM MINUTES`, where PROGRAM is `kiln`, whose ranks use the engine `store`.
 //!
 //! One server runs all the time; jobs of two ranks run one after the other. Both may have 256 descriptors. A line every
 //! half a minute shows their memory and descriptors. The exit status is 0 if every job ended with the weights of a job
@@ -68,7 +68,7 @@ fn main() -> Result {
         ["serve", folder] => server::serve(folder.as_ref()),
         ["sample", address] => server::sample_until_killed(address),
         [program, minutes] => run(program.into(), minutes.parse()?),
-        _ => Err("expected the program multi_node and a number of minutes".into()),
+        _ => Err("expected the program kiln and a number of minutes".into()),
     }
 }
 

@@ -111,6 +111,16 @@ impl Job {
         self.threads.unwrap_or(if is_bound { own } else { (own / n_local).max(1) })
     }
 
+    /// The threads that were asked for, or all cores that this process may use: for what this rank does while those beside
+    /// it wait.
+    pub(crate) fn machine_threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| Ranks::of(1).threads_per_rank)
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.context.deadline
+    }
+
     /// Keeps a value under a key for all processes, in the first of them; in the place of the one before.
     ///
     /// # Errors

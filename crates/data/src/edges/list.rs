@@ -142,7 +142,7 @@ impl EdgeList {
     pub(crate) fn build_noted(self, n_nodes: usize, memory_bytes: u64, notes: &mut Vec<Note>) -> Result<Csc> {
         let graph = self.build(n_nodes, CscBuilder::new(n_nodes), memory_bytes)?;
         notes.extend(self.notes);
-        let to = "a graph in memory: convert the folder once (cargo xtask data convert) to have it mapped";
+        let to = "a graph in memory: convert the folder once (kiln data convert) to have it mapped";
         let from = format!("{} edges of a list", graph.n_edges());
         notes.push(Note::Converted { path: self.path, from, to: to.into() });
         Ok(graph)

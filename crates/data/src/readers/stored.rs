@@ -104,7 +104,7 @@ impl Edges {
 }
 
 fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Dense> {
-    const TO: &str = "memory: convert the folder once (cargo xtask data convert) to have them mapped";
+    const TO: &str = "memory: convert the folder once (kiln data convert) to have them mapped";
     let (path, rows, from) = match source {
         Source::Mapped(array) => (array.path().to_owned(), rows_of(array, notes)?, None),
         Source::Member { archive, name } => {

@@ -26,7 +26,7 @@ fn rejects_compressed_edges_beyond_the_limit() {
         other => panic!("{other:?}"),
     }
     let said = opened(1 << 10).unwrap_err().to_string();
-    assert!(said.contains("convert it once (cargo xtask data convert)"), "{said}");
+    assert!(said.contains("convert it once (kiln data convert)"), "{said}");
     assert_eq!(opened(needed).unwrap(), n_edges as u64);
     assert_eq!(kiln_data::open(at).unwrap().graph.n_edges(), n_edges as u64);
     // A conversion needs no more than it is given.

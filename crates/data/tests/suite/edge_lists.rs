@@ -43,7 +43,7 @@ fn read(folder: &Path) -> (Csc, Vec<String>) {
     let data = kiln_data::npy::open(folder).unwrap();
     let said: Vec<String> = data.notes.iter().map(ToString::to_string).collect();
     let (hint, rest) = said.split_last().unwrap();
-    assert!(hint.contains("convert the folder once (cargo xtask data convert)"), "{hint}");
+    assert!(hint.contains("convert the folder once (kiln data convert)"), "{hint}");
     let root = tempfile::tempdir().unwrap();
     let converted = convert(folder, root.path().join("out"), &Options::default()).unwrap();
     let mapped = format::open(root.path().join("out")).unwrap();

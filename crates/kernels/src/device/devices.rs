@@ -57,6 +57,17 @@ impl Devices {
         &self.devices[self.place(local_rank)]
     }
 
+    /// The device of a local rank alone.
+    #[must_use]
+    pub fn only(&self, local_rank: usize) -> Self {
+        Self { devices: vec![self.of_rank(local_rank).clone()] }
+    }
+
+    /// The number of a local rank's device among the CUDA devices; `None` where it is another kind of device.
+    pub fn cuda_index(&self, local_rank: usize) -> Option<usize> {
+        self.of_rank(local_rank).name.strip_prefix("cuda:")?.parse().ok()
+    }
+
     /// The devices, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = &NamedDevice> {
         self.devices.iter()

@@ -99,6 +99,11 @@ impl DeviceFeatures {
         self.source.dim()
     }
 
+    /// Number of rows, one a node.
+    pub fn n_rows(&self) -> usize {
+        self.source.n_rows()
+    }
+
     /// How many rows are where the device reads them; on the processor all.
     pub fn n_cached(&self) -> usize {
         match &self.place {

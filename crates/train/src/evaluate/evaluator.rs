@@ -43,7 +43,7 @@ pub struct ExactEvaluator {
     pub labels: Arc<Labels>,
     /// The threads that compute: those of all ranks of the machine, which wait meanwhile
     /// ([`Ranks::machine_pool`](kiln_comm::Ranks::machine_pool)).
-    pub threads: ThreadPool,
+    pub threads: Arc<ThreadPool>,
 }
 
 impl Evaluator {

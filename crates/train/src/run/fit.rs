@@ -66,6 +66,7 @@ where
             let (n_epochs, peak_memory) = (run.n_epochs(), trainer.peak_memory());
             return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
         };
+        observer.epoch_trained(&trained);
         let val = non_empty("validation", validate(trainer)?)?;
         for path in trainer.check_files()? {
             observer.file_replaced(&path);

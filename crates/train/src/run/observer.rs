@@ -6,11 +6,15 @@ use crate::step::reports::{EpochReport, StepReport};
 
 /// Is told of a run's progress.
 pub trait Observer {
-    /// The run started, or resumed ([`Run::resumed`]). Called once by [`RunConfig::fit`](crate::RunConfig::fit).
-    fn started(&mut self, _run: &Run) {}
+    /// The run started, or resumed ([`Run::resumed`]); an epoch has so many steps. Called once by
+    /// [`RunConfig::fit`](crate::RunConfig::fit).
+    fn started(&mut self, _run: &Run, _n_steps: usize) {}
 
     /// A training step was done.
     fn step(&mut self, report: &StepReport);
+
+    /// The steps of an epoch were done; validation follows.
+    fn epoch_trained(&mut self, _train: &EpochReport) {}
 
     /// An epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool);
@@ -32,9 +36,15 @@ impl Observer for () {
 
 /// Nobody, or somebody: on ranks that print nothing and the one that does.
 impl<O: Observer> Observer for Option<O> {
-    fn started(&mut self, run: &Run) {
+    fn started(&mut self, run: &Run, n_steps: usize) {
         if let Some(observer) = self {
-            observer.started(run);
+            observer.started(run, n_steps);
+        }
+    }
+
+    fn epoch_trained(&mut self, train: &EpochReport) {
+        if let Some(observer) = self {
+            observer.epoch_trained(train);
         }
     }
 
@@ -65,8 +75,12 @@ impl<O: Observer> Observer for Option<O> {
 
 /// Any, chosen at run time.
 impl Observer for Box<dyn Observer> {
-    fn started(&mut self, run: &Run) {
-        (**self).started(run);
+    fn started(&mut self, run: &Run, n_steps: usize) {
+        (**self).started(run, n_steps);
+    }
+
+    fn epoch_trained(&mut self, train: &EpochReport) {
+        (**self).epoch_trained(train);
     }
 
     fn step(&mut self, report: &StepReport) {
@@ -88,9 +102,14 @@ impl Observer for Box<dyn Observer> {
 
 /// Two, in this order.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn started(&mut self, run: &Run) {
-        self.0.started(run);
-        self.1.started(run);
+    fn started(&mut self, run: &Run, n_steps: usize) {
+        self.0.started(run, n_steps);
+        self.1.started(run, n_steps);
+    }
+
+    fn epoch_trained(&mut self, train: &EpochReport) {
+        self.0.epoch_trained(train);
+        self.1.epoch_trained(train);
     }
 
     fn step(&mut self, report: &StepReport) {

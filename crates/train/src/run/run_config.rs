@@ -134,7 +134,7 @@ impl RunConfig {
         let mut run = Run::start(&mut trainer, || self.dir.open(), self.identity.clone())?;
         fit::check(&self.fit, run.n_epochs())?;
         run.write_config(&self.settings)?;
-        observer.started(&run);
+        observer.started(&run, train.n_steps(trainer.next_pass()));
         let validate = |trainer: &mut Trainer<T>| validate(trainer, val, VALIDATION);
         let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, observer)?;
         if report.interrupted {

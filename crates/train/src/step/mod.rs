@@ -1,6 +1,7 @@
 //! One step of training: batches on a device, tasks, the trainer, gradients over the ranks and the optimizer.
 
 pub(crate) mod adam;
+pub(crate) mod any_batcher;
 pub(crate) mod batch;
 pub(crate) mod classification;
 pub(crate) mod counts;
@@ -10,6 +11,8 @@ pub(crate) mod files;
 pub(crate) mod graph;
 pub(crate) mod loaders;
 pub(crate) mod memory;
+#[cfg(feature = "nccl")]
+pub(crate) mod nccl;
 pub(crate) mod node;
 pub(crate) mod optimizer;
 pub(crate) mod reports;

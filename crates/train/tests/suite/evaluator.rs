@@ -1,6 +1,8 @@
 //! Ways to evaluate a node classifier on several ranks: all say the same of the same nodes.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::sync::Arc;
+
 use kiln_comm::Communicator;
 use kiln_data::Dataset;
 use kiln_feature::FeatureSource;
@@ -35,7 +37,7 @@ fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
         inference: LayerWiseInference::new(data.graph.clone(), LayerWiseConfig::default()).unwrap(),
         features: data.features.clone(),
         labels: data.labels.clone(),
-        threads: ranks(n_ranks).machine_pool().unwrap(),
+        threads: Arc::new(ranks(n_ranks).machine_pool().unwrap()),
     })
 }
 

@@ -34,7 +34,7 @@ struct Watch {
 }
 
 impl Observer for Watch {
-    fn started(&mut self, run: &Run) {
+    fn started(&mut self, run: &Run, _: usize) {
         self.resumed = run.resumed().cloned();
     }
 

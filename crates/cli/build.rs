@@ -1,0 +1,17 @@
+//! Records the commit that the program is built from, for `kiln --version`.
+
+use std::process::Command;
+
+fn main() {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=10", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo:rustc-env=KILN_COMMIT={commit}");
+    // The file that moves with each commit; without a repository, none does.
+    match git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        Some(path) => println!("cargo:rerun-if-changed={path}"),
+        None => println!("cargo:rerun-if-changed=build.rs"),
+    }
+}

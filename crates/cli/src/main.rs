@@ -1,0 +1,122 @@
+//! The program `kiln`: trains graph neural networks, converts and partitions datasets, and serves partitions.
+//!
+//! It contains flags and printing. Everything else is the public API of the crate `kiln`, so that a program of one's own
+//! can do whatever this one does.
+//!
+//! ```text
+//! kiln train --data debian-packages --ranks 2
+//! kiln data partition debian-packages --standardize --parts 2 --out parts
+//! kiln serve --part parts/part0 --listen 10.0.0.1:29600
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod data;
+mod device;
+mod fit;
+mod flags;
+mod model;
+mod output;
+mod partitions;
+mod progress;
+mod ranks;
+mod serve;
+mod source;
+mod train;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Activations, gradients and batches are allocated and freed in each step.
+#[global_allocator]
+static ALLOCATOR: kiln::mem::LargeBuffers = kiln::mem::LargeBuffers::new();
+
+/// Trains graph neural networks on minibatches of sampled neighbourhoods.
+#[derive(Debug, Parser)]
+#[command(name = "kiln")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one")]
+enum Command {
+    /// Trains a model, keeps the best epoch's, and tests it.
+    Train(train::TrainArgs),
+    /// Converts, verifies and partitions datasets.
+    #[command(subcommand)]
+    Data(data::DataCommand),
+    /// Serves a part of a graph to programs that train. It holds no state of a training, so that it may be restarted at any time, and ends by SIGTERM. Clients must know the token in KILN_GRAPH_TOKEN, or in a file that KILN_GRAPH_TOKEN_FILE names; or show a certificate.
+    Serve(serve::ServeArgs),
+    /// Asks a graph server which part it holds, how many clients it has and since when it runs; fails if it says nothing for 5 s.
+    Health(serve::HealthArgs),
+    /// Prints a script that completes commands and flags in a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// The version, the commit and the features of this build.
+fn version() -> String {
+    let features = [
+        ("cuda", cfg!(feature = "cuda")),
+        ("wgpu", cfg!(feature = "wgpu")),
+        ("cube-cpu", cfg!(feature = "cube-cpu")),
+        ("tls", cfg!(feature = "tls")),
+        ("mpi", cfg!(feature = "mpi")),
+        ("nccl", cfg!(feature = "nccl")),
+        ("metis", cfg!(feature = "metis")),
+    ];
+    let built: Vec<&str> = features.iter().filter(|(_, is_built)| *is_built).map(|(name, _)| *name).collect();
+    let features = if built.is_empty() { "none".to_owned() } else { built.join(", ") };
+    format!("{} (commit {}, features {features})", env!("CARGO_PKG_VERSION"), env!("KILN_COMMIT"))
+}
+
+fn command() -> clap::Command {
+    // clap takes a version that lives as long as the program.
+    Cli::command().version(&*version().leak())
+}
+
+fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    run(cli, &matches).unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        let status = error.chain().find_map(|cause| cause.downcast_ref().map(kiln::Error::exit_status));
+        ExitCode::from(status.unwrap_or(1))
+    })
+}
+
+fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
+    // Datasets are mapped.
+    kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
+    match cli.command {
+        Command::Train(args) => {
+            let (_, matches) = matches.subcommand().context("no subcommand")?;
+            let command = train::TrainArgs::augment_args(clap::Command::new("train"));
+            return train::run(&args, flags::given(&command, matches));
+        }
+        Command::Data(command) => data::run(&command)?,
+        Command::Serve(args) => serve::serve(&args)?,
+        Command::Health(args) => serve::health(&args)?,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut command(), "kiln", &mut std::io::stdout());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+}

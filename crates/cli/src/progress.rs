@@ -1,0 +1,112 @@
+//! The progress of a run: a bar on a terminal, and lines of epochs.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use kiln::train::{Counts, EpochReport, MeanStepTime, Observer, Resumed, Run, StepReport};
+
+use crate::output::print_rank_zero;
+
+/// Steps that the mean time of an iteration leaves out.
+const WARMUP_STEPS: u64 = 10;
+
+/// Progress over all steps of a run.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    n_epochs: usize,
+    n_ranks: usize,
+    n_seeds: u64,
+    loss_every: Option<usize>,
+    step_time: MeanStepTime,
+    /// Files that were reported as replaced.
+    replaced: BTreeSet<PathBuf>,
+}
+
+impl Progress {
+    /// A bar for `n_epochs`, on standard error if that is a terminal. With `loss_every`, a line after so many steps of an
+    /// epoch.
+    pub(crate) fn new(n_epochs: usize, n_ranks: usize, loss_every: Option<usize>) -> Self {
+        let bar = ProgressBar::no_length();
+        let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let step_time = MeanStepTime::new(WARMUP_STEPS);
+        let (n_seeds, replaced) = (0, BTreeSet::new());
+        Self { bar, n_epochs, n_ranks, n_seeds, loss_every, step_time, replaced }
+    }
+}
+
+/// Takes the bar away, and prints how long an iteration took.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        if let Some(mean) = self.step_time.mean() {
+            let (ms, n_steps) = (mean.as_secs_f64() * 1e3, self.step_time.n_steps());
+            print_rank_zero(format_args!(
+                "iteration       {ms:.1} ms, mean of {n_steps} after {WARMUP_STEPS} for warm-up"
+            ));
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn started(&mut self, run: &Run, n_steps: usize) {
+        self.bar.set_length(self.n_epochs.saturating_mul(n_steps) as u64);
+        let Some(Resumed { epoch, step, n_ranks, damage }) = run.resumed() else { return };
+        if let Some(damage) = damage {
+            print_rank_zero(format_args!("note: {damage}: going on from the checkpoint before it"));
+        }
+        print_rank_zero(format_args!("going on after {epoch} epochs and {step} steps"));
+        if *n_ranks != self.n_ranks {
+            let ranks = self.n_ranks;
+            print_rank_zero(format_args!(
+                "note: on {ranks} ranks after {n_ranks}: the same items, samples and masks, but sums round otherwise, and a batch normalisation sees other batches"
+            ));
+        }
+        self.bar.set_position((epoch * n_steps + step) as u64);
+        self.bar.reset_eta();
+    }
+
+    fn step(&mut self, report: &StepReport) {
+        self.step_time.add(report.wall);
+        self.n_seeds += report.counts.total;
+        let seeds_per_second = self.n_seeds as f64 / self.bar.elapsed().as_secs_f64().max(1e-9);
+        self.bar.set_message(format!("loss {:.4}  {seeds_per_second:.0} seeds/s", report.counts.loss()));
+        self.bar.inc(1);
+        if self.loss_every.is_some_and(|every| report.step.is_multiple_of(every)) {
+            let (step, loss) = (report.step, report.counts.loss());
+            self.bar.suspend(|| print_rank_zero(format_args!("step {step:5}  loss {loss:.4}")));
+        }
+    }
+
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+        let seconds = train.wall.as_secs_f64();
+        let line = format!(
+            "epoch {epoch:3}/{}  loss {:.4}  train {:.4}  val {:.4}  {seconds:.2} s  {:.0} seeds/s{}",
+            self.n_epochs,
+            train.counts.loss(),
+            train.counts.accuracy(),
+            val.accuracy(),
+            train.counts.total as f64 / seconds,
+            if is_best { "  *" } else { "" },
+        );
+        self.bar.suspend(|| print_rank_zero(line));
+    }
+
+    fn warning(&mut self, text: &str) {
+        // Standard output may be a file on the disk that is full.
+        self.bar.suspend(|| drop(writeln!(io::stderr(), "warning: {text}")));
+    }
+
+    fn file_replaced(&mut self, path: &Path) {
+        if self.replaced.insert(path.to_owned()) {
+            let path = path.display();
+            let line = format!(
+                "note: {path} was replaced or removed: this run goes on with the file that it has opened"
+            );
+            self.bar.suspend(|| print_rank_zero(line));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The data of `kiln train`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use kiln::data::{Dataset, GraphDataset, Kind, NodeFeatures, synthetic};
+
+use crate::flags;
+use crate::output::print_rank_zero;
+
+/// Where data comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DataSource {
+    DebianPackages,
+    Mutag,
+    Sbm,
+    /// Random edges, labels and features, as PyG's `FakeDataset`, of about so many nodes.
+    Fake(usize),
+    /// A folder or file of a format that is detected.
+    Path(PathBuf),
+}
+
+/// Which data, and what is done to it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Data")]
+pub(crate) struct DataArgs {
+    /// Dataset: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder: kiln's own format, `.npy` arrays, an edge list, GraphBolt's, OGB's. Of graphs: `mutag` (built in), a file of DGL's GIN collection, or a folder of the TU collection.
+    #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
+    pub(crate) data: DataSource,
+    /// Whether feature columns are scaled to mean 0 and standard deviation 1 (in memory); if not given, those of built-in sets are.
+    #[arg(long)]
+    standardize: Option<bool>,
+    /// Divides each feature row by its sum (in memory).
+    #[arg(long, conflicts_with = "standardize")]
+    row_normalize: bool,
+    /// Adds the reverse of each edge (in memory).
+    #[arg(long)]
+    symmetrize: bool,
+    /// Copies graph and features into memory, in huge pages where the system has them; if not given, files of arrays are read where they are, page by page.
+    #[arg(long)]
+    in_memory: bool,
+    /// Reads all data once before the run and checks it.
+    #[arg(long)]
+    verify: bool,
+    /// Features of the nodes of graphs.
+    #[arg(long, default_value = "auto", value_parser = flags::choice([
+        ("auto", "Those of the data, else its nodes' labels, else a constant", NodeFeatures::Auto),
+        ("data", "Those of the data", NodeFeatures::Stored),
+        ("labels", "A column for each label of the data's nodes", NodeFeatures::Labels),
+        ("degrees", "A column for each degree that occurs", NodeFeatures::Degrees),
+        ("constant", "The number 1", NodeFeatures::Constant),
+    ]))]
+    pub(crate) node_features: NodeFeatures,
+}
+
+impl DataArgs {
+    /// Whether the data is a set of graphs.
+    pub(crate) fn has_graphs(&self) -> anyhow::Result<bool> {
+        Ok(match &self.data {
+            DataSource::Mutag => true,
+            DataSource::Path(path) => matches!(kiln::data::recognize(path)?, Kind::Gin | Kind::Tu),
+            DataSource::DebianPackages | DataSource::Sbm | DataSource::Fake(_) => false,
+        })
+    }
+
+    /// Opens or generates a graph, transforms it as asked for, and prints what it is. Returns it with the hash by which a
+    /// run recognizes it.
+    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
+        let mut data = self.load(seed)?;
+        for (part, nodes) in data.split.parts() {
+            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: give it some", data.name);
+        }
+        if self.verify {
+            for note in data.validate().context("verifying the data")? {
+                if !data.notes.contains(&note) {
+                    data.notes.push(note);
+                }
+            }
+        }
+        if self.symmetrize {
+            data = data.symmetrize()?;
+        }
+        if self.row_normalize {
+            data = data.row_normalize()?;
+        } else if self.standardize.unwrap_or(self.data == DataSource::DebianPackages) {
+            data = data.standardize()?;
+        }
+        // Last: what was computed above is in memory already.
+        if self.in_memory {
+            data = data.in_memory();
+        }
+        print_rank_zero(&data);
+        for note in &data.notes {
+            print_rank_zero(format_args!("note: {note}"));
+        }
+        let hash = match &self.data {
+            DataSource::Path(path) => hash(path, &data)?,
+            _ => data.hash()?,
+        };
+        Ok((data, hash))
+    }
+
+    fn load(&self, seed: u64) -> anyhow::Result<Dataset> {
+        let path = match &self.data {
+            DataSource::DebianPackages => {
+                return kiln::data::debian_packages().context("loading debian-packages");
+            }
+            DataSource::Mutag => bail!("mutag is a set of graphs: leave out --task node"),
+            DataSource::Sbm => {
+                let (n_nodes, n_classes, degree, dim) = (10_000, 8, 10, 32);
+                let config = synthetic::SbmConfig {
+                    n_nodes,
+                    n_classes,
+                    degree,
+                    homophily: 0.8,
+                    dim,
+                    noise: 2.0,
+                    seed,
+                };
+                return Ok(synthetic::sbm(config)?);
+            }
+            &DataSource::Fake(avg_num_nodes) => {
+                let config = synthetic::FakeConfig { avg_num_nodes, seed, ..Default::default() };
+                return Ok(synthetic::fake(config)?);
+            }
+            DataSource::Path(path) => path,
+        };
+        let started = Instant::now();
+        let kind = kiln::data::recognize(path)?;
+        let mut data = kiln::data::open(path)?;
+        let ms = started.elapsed().as_secs_f64() * 1e3;
+        print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
+        // The readers of other formats have read the split; kiln's own opens in constant time.
+        if kind == Kind::Kiln {
+            data.notes = data.check_split().context("checking the split")?;
+        }
+        Ok(data)
+    }
+
+    /// Opens a set of graphs and prints what it is.
+    pub(crate) fn open_graphs(&self) -> anyhow::Result<GraphDataset> {
+        let set = match &self.data {
+            DataSource::Path(path) => {
+                let started = Instant::now();
+                let kind = kiln::data::recognize(path)?;
+                let set = match kind {
+                    Kind::Gin => kiln::data::gin::read(path)?,
+                    Kind::Tu => kiln::data::tu::read(path)?,
+                    _ => bail!("{} is {kind}: expected a set of graphs", path.display()),
+                };
+                let ms = started.elapsed().as_secs_f64() * 1e3;
+                print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
+                set
+            }
+            _ => kiln::data::mutag().context("loading mutag")?,
+        };
+        print_rank_zero(&set);
+        for note in &set.notes {
+            print_rank_zero(format_args!("note: {note}"));
+        }
+        Ok(set)
+    }
+}
+
+/// The hash of a dataset: of one in kiln's own format the one that is stored there; any other is read once.
+pub(crate) fn hash(path: &std::path::Path, data: &Dataset) -> anyhow::Result<String> {
+    match kiln::data::recognize(path)? {
+        Kind::Kiln => Ok(kiln::data::format::hash(path)?),
+        _ => Ok(data.hash()?),
+    }
+}

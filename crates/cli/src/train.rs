@@ -1,0 +1,394 @@
+//! `kiln train`.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use kiln::comm::{EXIT_RETRY, Launch};
+use kiln::data::Split;
+use kiln::loader::Pass;
+use kiln::nn::ModelConfig;
+use kiln::sample::{Fanout, Rule};
+use kiln::train::{CrossValidation, FoldResult, Observer, OptimizerConfig, RunIdentity};
+use kiln::{DataDims, DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
+
+use crate::device::DeviceArgs;
+use crate::fit::FitArgs;
+use crate::flags;
+use crate::model::{ModelArgs, NodeModel};
+use crate::output::{be_quiet, print_rank_zero};
+use crate::partitions::{PartitionArgs, TrafficLines, print_memory};
+use crate::progress::Progress;
+use crate::ranks::RankArgs;
+use crate::source::DataArgs;
+
+/// What is learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Task {
+    /// The classes of a graph's nodes.
+    Node,
+    /// The classes of many small graphs.
+    Graph,
+}
+
+/// Which neighbours evaluation reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Eval {
+    /// As many as in training.
+    Sampled,
+    /// All of them, layer by layer over the whole graph.
+    Exact,
+}
+
+/// The flags of `kiln train`.
+#[derive(Debug, Args)]
+pub(crate) struct TrainArgs {
+    /// What is learned; if not given, what the data is for.
+    #[arg(long, value_enum)]
+    task: Option<Task>,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    #[command(flatten)]
+    fit: FitArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    parts: PartitionArgs,
+}
+
+/// Which neighbours are read.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Neighbours")]
+struct SamplingArgs {
+    /// Neighbours per node, one number (or `all`) a layer, input layer first; one alone is for all layers.
+    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "10,10,10")]
+    fanouts: Vec<Fanout>,
+    /// Rule that picks neighbours, of sage.
+    #[arg(long, default_value = "uniform", value_parser = flags::choice([
+        ("uniform", "Each with the same probability, none twice", Rule::Uniform),
+        ("uniform-with-replacement", "Each with the same probability, perhaps several times", Rule::UniformWithReplacement),
+    ]))]
+    rule: Rule,
+    /// Neighbours that evaluation reads.
+    #[arg(long, value_enum, default_value = "sampled")]
+    eval: Eval,
+    /// Bytes that `--eval exact` may hold of layers' outputs, as in 512MiB; more goes to files in the system's folder for temporary ones (TMPDIR). The test nodes' scores come on top. No limit, if not given.
+    #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
+    memory: Option<u64>,
+    /// Batches of the validation split that rank 0 judges an epoch by, while the others wait; if not given, all ranks judge by all.
+    #[arg(long, value_parser = flags::size, conflicts_with = "eval")]
+    val_batches: Option<usize>,
+    /// Cross-validates on so many parts of a set of graphs, each class dealt out evenly: ranks are threads that take parts of their own, and no files are written.
+    #[arg(long, value_parser = flags::folds, conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
+    folds: Option<usize>,
+}
+
+/// A run that is about to start.
+struct TrainRun<'a> {
+    args: &'a TrainArgs,
+    optimizer: OptimizerConfig,
+    launch: Option<Launch>,
+    started: Instant,
+    /// What each flag was set to, defaults included.
+    flags: BTreeMap<String, String>,
+    stop: Arc<AtomicBool>,
+    is_of_graphs: bool,
+}
+
+/// How a rank came to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// A signal stopped it; its checkpoint is written.
+    Interrupted,
+}
+
+/// Trains.
+pub(crate) fn run(args: &TrainArgs, flags: BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let launch = args.ranks.launch()?;
+    if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
+        be_quiet();
+    }
+    let is_of_graphs = match args.task {
+        Some(task) => task == Task::Graph,
+        None => !args.parts.are_given() && args.data.has_graphs()?,
+    };
+    let optimizer = args.fit.optimizer(is_of_graphs)?;
+    let mut flags = flags;
+    flags.extend(args.model.defaults(is_of_graphs).into_iter().map(|(name, text)| (name.to_owned(), text)));
+    flags.insert("lr".to_owned(), args.fit.lr(is_of_graphs).to_string());
+    let stop = kiln::stop_on_signals().context("catching signals")?;
+    let run = TrainRun { args, optimizer, launch, started, flags, stop, is_of_graphs };
+    let outcomes = match is_of_graphs {
+        false if args.parts.are_given() => run.partitioned_nodes()?,
+        false => run.nodes()?,
+        true => {
+            ensure!(!args.parts.are_given(), "--parts and --servers are for graphs of nodes: leave them out");
+            match args.sampling.folds {
+                None => run.graphs()?,
+                Some(n_folds) => run.cross_validate(n_folds)?,
+            }
+        }
+    };
+    Ok(if outcomes.contains(&Outcome::Interrupted) { ExitCode::from(EXIT_RETRY) } else { ExitCode::SUCCESS })
+}
+
+impl TrainRun<'_> {
+    fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { data, model, sampling, ranks, device, .. } = self.args;
+        let (data, hash) = data.open(ranks.seed)?;
+        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let mut loader = NeighborLoader::new(&data, &fanouts)
+            .rule(sampling.rule.clone())
+            .batches(ranks.batches(false))
+            .evaluation(sampling.evaluation()?);
+        if let Some(workers) = ranks.workers {
+            loader = loader.workers(workers);
+        }
+        let model = model.of_nodes(data.dims(), fanouts.len())?;
+        if let NodeModel::Gcn(_) = model {
+            loader = loader.gcn_norm()?;
+        }
+        let loader = device.place(loader)?;
+        let outcomes = self.launch(&hash, |rank| match &model {
+            NodeModel::Sage(config) => self.fit(config, &loader, &rank, &hash, ()),
+            NodeModel::Gcn(config) => self.fit(config, &loader, &rank, &hash, ()),
+        })?;
+        device.report(&loader);
+        Ok(outcomes)
+    }
+
+    fn partitioned_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { model, sampling, ranks, device, parts, .. } = self.args;
+        let mode = device.graph_mode;
+        let graph = parts.open(ranks.tls(), mode)?;
+        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let NodeModel::Sage(model) = model.of_nodes(graph.dims(), fanouts.len())? else {
+            anyhow::bail!(
+                "--model gcn normalises over the whole graph: give --data instead of --parts, or take sage"
+            );
+        };
+        let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
+        let hash = &graph.info().hash;
+        self.launch(hash, |rank| {
+            let loader = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
+                .rule(sampling.rule.clone())
+                .batches(ranks.batches(false))
+                .evaluation(sampling.evaluation().map_err(|error| Error::Other(error.into()))?)
+                .workers(workers)
+                .queue_bytes(queue_bytes)
+                .graph_mode(mode);
+            if let Some(joined) = loader.partition().filter(|_| rank.is_zero()) {
+                print_memory(joined, workers, queue_bytes, mode);
+            }
+            self.fit(&model, &loader, &rank, hash, TrafficLines::new(&rank, &loader))
+        })
+    }
+
+    fn graphs(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { data, model, ranks, .. } = self.args;
+        let graphs = data.open_graphs()?;
+        let (features, hash) = (graphs.node_features(data.node_features)?, graphs.hash()?);
+        let model = model.of_graphs((features.dim(), graphs.labels().n_classes()))?;
+        let split = Split::random(graphs.n_graphs(), [0.8, 0.1], ranks.seed)?;
+        let loader = self.graph_loader(GraphLoader::new(&graphs, features, &split));
+        self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))
+    }
+
+    fn graph_loader(&self, loader: GraphLoader) -> GraphLoader {
+        let loader = loader.batches(self.args.ranks.batches(true));
+        match self.args.ranks.workers {
+            Some(workers) => loader.workers(workers),
+            None => loader,
+        }
+    }
+
+    fn cross_validate(&self, n_folds: usize) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { data, model, ranks, .. } = self.args;
+        ensure!(self.launch.is_none(), "folds are for threads: start one process, with --ranks");
+        let graphs = data.open_graphs()?;
+        let features = graphs.node_features(data.node_features)?;
+        let model = model.of_graphs((features.dim(), graphs.labels().n_classes()))?;
+        let folds = Split::folds(graphs.labels(), n_folds, ranks.seed)?;
+        let results = launch(ranks.config(None)?, |rank| {
+            let own = (0..n_folds).filter(|fold| fold % rank.world_size() == rank.index());
+            let judge = |fold| {
+                let trainer = Trainer::new(model.clone(), self.optimizer)
+                    .seed(ranks.seed)
+                    .device_of(&rank, &ranks.device);
+                let result = FoldResult::of(fold, n_folds, |left_out| {
+                    let split = Split::leave_out(&folds, left_out);
+                    let loader = self.graph_loader(GraphLoader::new(&graphs, features.clone(), &split));
+                    let phases = &[Pass::Test, Pass::Validation][..left_out.len()];
+                    trainer.learning_curves(&loader, self.args.fit.epochs, phases)
+                })?;
+                let (best, inner) = (result.best_accuracy(), result.by_inner_validation);
+                print_rank_zero(format_args!(
+                    "fold {:2}  best epoch {best:.4}  by inner validation {inner:.4}",
+                    fold + 1
+                ));
+                Ok(result)
+            };
+            own.map(judge).collect::<kiln::Result<Vec<_>>>()
+        })?;
+        let mut results: Vec<FoldResult> = results.into_iter().flatten().collect();
+        results.sort_by_key(|result| result.fold);
+        print_rank_zero(CrossValidation::new(&results));
+        Ok(Vec::new())
+    }
+
+    /// Runs the body on each rank of this process; processes agree on the flags that count and on the data.
+    fn launch(
+        &self,
+        hash: &str,
+        body: impl Fn(RankHandle) -> kiln::Result<Outcome> + Sync,
+    ) -> anyhow::Result<Vec<Outcome>> {
+        let mut config = self.args.ranks.config(self.launch.as_ref())?;
+        if self.launch.is_some() {
+            for (name, value) in self.fingerprint(hash).settings {
+                config = config.agree_on(name, value);
+            }
+            config = config.agree_on("the hash of the data", hash);
+        }
+        Ok(launch(config, |rank| {
+            if self.launch.is_some() && rank.is_zero() {
+                print_rank_zero(rank.description());
+            }
+            body(rank)
+        })?)
+    }
+
+    /// One rank's part: trains, keeps the best epoch's model, and tests it.
+    fn fit<C: ModelConfig, L: DataLoader<C::Model>>(
+        &self,
+        model: &C,
+        loader: &L,
+        rank: &RankHandle,
+        hash: &str,
+        observer: impl Observer + 'static,
+    ) -> kiln::Result<Outcome> {
+        let TrainArgs { fit, ranks, .. } = self.args;
+        let progress = || Progress::new(fit.epochs, rank.world_size(), fit.loss_every);
+        let config = fit
+            .config()
+            .fingerprint(self.fingerprint(hash))
+            .settings(self.flags.clone())
+            .title(format!("kiln train on {}", loader.names().0))
+            .started(self.started)
+            .stop_flag(self.stop.clone())
+            .callback((rank.is_zero().then(progress), observer));
+        let mut trainer = Trainer::new(model.clone(), self.optimizer)
+            .seed(ranks.seed)
+            .devices(ranks.device.clone())
+            .rank(rank);
+        match trainer.fit(loader, config) {
+            Ok(best) => {
+                let summary = best.write_report(loader)?;
+                if let (Some(summary), Some(folder)) = (summary, best.folder()) {
+                    print_rank_zero(format_args!("{summary}\nfiles           {}", folder.display()));
+                }
+                Ok(Outcome::Done)
+            }
+            Err(Error::Interrupted { n_epochs, n_steps, folder }) => {
+                if rank.is_zero() {
+                    let path = folder.display();
+                    print_rank_zero(format_args!(
+                        "stopped after {n_epochs} epochs and {n_steps} steps: --resume {path} goes on"
+                    ));
+                }
+                Ok(Outcome::Interrupted)
+            }
+            Err(Error::Train(kiln::train::Error::TooFewEpochs { n_epochs, n_done })) => {
+                let text = format!("--epochs {n_epochs}: the run has done {n_done}, give at least as many");
+                Err(Error::Other(text.into()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The flags that the result depends on, and the hash of the data. Flags that say how it is computed do not count, nor
+    /// where the data is.
+    fn fingerprint(&self, hash: &str) -> RunIdentity {
+        let flags = self.flags.iter().filter(|(flag, _)| !NOT_OF_THE_RESULT.contains(&flag.as_str()));
+        // Two ways to write a number are one setting; integers may be too large for a float.
+        let plain = |value: &String| match (value.parse::<u64>(), value.parse::<f64>()) {
+            (Err(_), Ok(number)) => number.to_string(),
+            _ => value.clone(),
+        };
+        let flags = flags.map(|(flag, value)| (format!("--{flag}"), plain(value)));
+        let ranks = &self.args.ranks;
+        let (n_ranks, batches) = (ranks.n_ranks(self.launch.as_ref()), ranks.batches(self.is_of_graphs));
+        let of_ranks = [
+            ("--batch-size x --ranks".to_owned(), Some(batches.batch_size * n_ranks)),
+            ("--ranks".to_owned(), (batches.uneven != kiln::loader::Uneven::Join).then_some(n_ranks)),
+        ];
+        let of_ranks = of_ranks.into_iter().filter_map(|(name, value)| Some((name, value?.to_string())));
+        let program = ("the program".to_owned(), "kiln train".to_owned());
+        let settings = flags.chain(of_ranks).chain([program]).collect();
+        RunIdentity { settings, data_hash: hash.to_owned() }
+    }
+}
+
+/// Flags that change nothing of what a run learns, or that something else counts in the place of.
+const NOT_OF_THE_RESULT: &[&str] = &[
+    "ranks",
+    "batch-size",
+    "threads-per-rank",
+    "deadline",
+    "rank",
+    "world-size",
+    "local-rank",
+    "master",
+    "engine",
+    "join-within",
+    "tls-ca",
+    "tls-cert",
+    "tls-key",
+    "workers",
+    "data",
+    "in-memory",
+    "verify",
+    "epochs",
+    "loss-every",
+    "checkpoint-every",
+    "memory",
+    "graph-mode",
+    "feature-cache",
+    "hot-by",
+    "mode",
+    "parts",
+    "servers",
+    "host",
+    "no-static-cache",
+    "cache-size",
+    "worker-concurrency",
+    "channel-size",
+    "out",
+    "resume",
+    "continue",
+];
+
+impl SamplingArgs {
+    fn evaluation(&self) -> anyhow::Result<EvalMode> {
+        ensure!(
+            self.eval == Eval::Exact || self.memory.is_none(),
+            "--memory is for --eval exact: give both or neither"
+        );
+        Ok(match (self.eval, self.val_batches) {
+            (Eval::Exact, _) => EvalMode::Exact { memory_bytes: self.memory },
+            (Eval::Sampled, Some(n_batches)) => EvalMode::FirstRank { n_batches },
+            (Eval::Sampled, None) => EvalMode::Sampled,
+        })
+    }
+}

@@ -1,0 +1,351 @@
+//! The programs on another device: that of the environment variable `KILN_DEVICE`, or CubeCL's CPU runtime where the build
+//! has it: losses agree with the processor's.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod parted;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use kiln::comm::rpc::Token;
+use kiln::data::synthetic::FakeConfig;
+use kiln::graph::NodeId;
+use kiln::kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
+use kiln::partition::{Part, part_folder};
+use kiln::remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln::sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
+use serde_json::Value;
+
+/// Losses after a few steps: sums in other orders, rounded otherwise, and what a step makes of that.
+const LOSS_TOLERANCE: f64 = 1e-3;
+
+fn command(flags: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.arg("train").args(flags.split_whitespace());
+    command
+}
+
+fn run(flags: &str) -> Output {
+    command(flags).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The device that is compared with the processor, if there is one.
+fn device() -> Option<String> {
+    let named = std::env::var("KILN_DEVICE").ok().filter(|name| name != "cpu");
+    named.or(cfg!(feature = "cube-cpu").then(|| "cube-cpu".into()))
+}
+
+/// Four ranks on two devices of the stub driver: each device has launches, and gets the graph and the features once.
+#[test]
+fn each_device_gets_one_copy_for_all_its_ranks() {
+    if std::env::var_os("CUDA_STUB_DIR").is_none() {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: copies per device: not on the stub driver").unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let traced = folder.path().join("trace");
+    std::fs::create_dir(&traced).unwrap();
+    let flags = "--data fake:2000 --hidden 8 --layers 1 --fanouts 2 --batch-size 8 --epochs 1 --drop-last --ranks 4 \
+                 --device cuda:0,cuda:1 --graph-mode device";
+    let mut command = command(flags);
+    command.arg("--out").arg(folder.path().join("out"));
+    let output = command.env("CUDA_STUB_DIR", &traced).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let traces = std::fs::read_dir(&traced).unwrap().map(|entry| entry.unwrap().path());
+    let mut traces = traces.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("trace."));
+    let trace = std::fs::read_to_string(traces.next().unwrap()).unwrap();
+    let lines: Vec<Vec<&str>> = trace.lines().map(|line| line.split(' ').collect()).collect();
+    // `SECONDS tTHREAD stream qQUEUE dDEVICE`
+    let streams: BTreeMap<&str, &str> =
+        lines.iter().filter(|line| line[2] == "stream").map(|line| (line[3], line[4])).collect();
+    // `SECONDS tTHREAD copy h2d BYTES qQUEUE`
+    let copies = lines.iter().filter(|line| line[2] == "copy" && line[3] == "h2d");
+    let copies: Vec<(usize, &str)> =
+        copies.map(|line| (line[4].parse().unwrap(), streams.get(line[5]).copied().unwrap_or("?"))).collect();
+    let [n_nodes, n_edges, dim] = sizes(&text(&output.stdout));
+    // No weight, gradient or batch of this run has one of these sizes.
+    let arrays = [("offsets", 8 * (n_nodes + 1)), ("sources", 4 * n_edges), ("features", 4 * n_nodes * dim)];
+    for device in ["d0", "d1"] {
+        let n_launches = lines.iter().filter(|line| line[2] == "launch" && line.contains(&device)).count();
+        assert!(50 < n_launches, "{n_launches} launches on {device}");
+        for (array, n_bytes) in arrays {
+            let n_copies = copies.iter().filter(|copy| **copy == (n_bytes, device)).count();
+            assert_eq!(n_copies, 1, "copies of the {array}, {n_bytes} bytes, to {device}");
+        }
+    }
+    let on_third = lines.iter().find(|line| line.contains(&"d2"));
+    assert!(on_third.is_none(), "the third device is not used: {on_third:?}");
+}
+
+/// Numbers of nodes, edges and feature columns, as the program prints them first: `fake: N nodes, N edges, N features, ..`.
+fn sizes(said: &str) -> [usize; 3] {
+    ["nodes", "edges", "features"].map(|what| {
+        let number = said.split(&format!(" {what}")).next().unwrap().rsplit([' ', ',']).next();
+        number.unwrap().parse().unwrap_or_else(|_| panic!("no number of {what}: {said}"))
+    })
+}
+
+/// Ranks that are threads, each with a device of its own, sum their gradients by NCCL.
+#[test]
+fn threads_on_two_devices_sum_by_nccl() {
+    if std::env::var_os("CUDA_STUB_DIR").is_none() || !cfg!(feature = "nccl") {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: programs with NCCL: not on its stub").unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let traced = folder.path().join("nccl");
+    let flags = "--data fake:600 --hidden 8 --layers 1 --fanouts 2 --batch-size 64 --epochs 1 --ranks 2 \
+                 --device cuda:0,cuda:1 --engine nccl";
+    let mut command = command(flags);
+    command.arg("--out").arg(folder.path().join("out"));
+    let output = command.env("NCCL_STUB_TRACE", &traced).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let trace = std::fs::read_to_string(traced).unwrap();
+    for rank in [0, 1] {
+        let init = format!("init-in-group rank {rank} of 2 device {rank} ");
+        assert_eq!(trace.lines().filter(|line| line.starts_with(&init)).count(), 1, "{trace}");
+        let sum = format!("all-reduce rank {rank} of 2 device {rank} ");
+        assert!(2 < trace.lines().filter(|line| line.starts_with(&sum)).count(), "{trace}");
+    }
+}
+
+#[test]
+fn cross_validation_trains_there() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let flags =
+        format!("--data mutag --folds 3 --epochs 1 --hidden 8 --layers 2 --ranks 2 --device {device}");
+    let output = run(&flags);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("inner validation"), "{}", text(&output.stdout));
+}
+
+/// What a run has learned.
+fn weights_hash(out: &Path) -> String {
+    let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    summary["weights_hash"].as_str().unwrap().to_owned()
+}
+
+/// Each epoch's losses of these names.
+fn losses(flags: &str, device: &str, out: &Path, names: &[&str]) -> Vec<f64> {
+    let out = out.join(device);
+    let output = run(&format!("{flags} --device {device} --out {}", out.display()));
+    assert!(output.status.success(), "{flags} on {device}: {}", text(&output.stderr));
+    let rows = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    let rows = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap());
+    rows.flat_map(|row| names.iter().map(move |name| row[name].as_f64().unwrap())).collect()
+}
+
+fn check(flags: &str) {
+    check_losses(flags, &["train_loss", "val_loss"]);
+}
+
+fn check_losses(flags: &str, names: &[&str]) {
+    let Some(device) = device() else {
+        // Past the harness, which keeps what a test that passes prints.
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: losses: KILN_DEVICE names no other device").unwrap();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let [expected, got] = ["cpu", &device].map(|device| losses(flags, device, folder.path(), names));
+    assert_eq!(got.len(), expected.len());
+    for (number, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let error = (got - expected).abs() / expected.abs();
+        assert!(error < LOSS_TOLERANCE, "loss {number} of {flags} on {device}: {got}, expected {expected}");
+    }
+}
+
+#[test]
+fn node_classification_trains_there() {
+    let flags = "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1";
+    check(flags);
+    check(&format!("{flags} --model gcn --ranks 2"));
+    for mode in ["device", "zero-copy"] {
+        check(&format!("{flags} --graph-mode {mode}"));
+        check(&format!("{flags} --model gcn --graph-mode {mode}"));
+    }
+}
+
+/// Where the batches are made is no part of what a run learns.
+#[test]
+fn batches_that_the_device_makes_give_the_same_weights() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let folder = tempfile::tempdir().unwrap();
+    for model in ["sage", "gcn"] {
+        let flags =
+            format!("--data sbm --model {model} --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1");
+        let trained = |how: &str| {
+            let out = folder.path().join(format!("{model} {how}").replace(' ', "_"));
+            let output = run(&format!("{flags} --device {device} {how} --out {}", out.display()));
+            assert!(output.status.success(), "{model} {how}: {}", text(&output.stderr));
+            (weights_hash(&out), text(&output.stdout))
+        };
+        let (expected, _) = trained("");
+        for how in ["device", "zero-copy", "device --feature-cache 300KiB --hot-by presampling"] {
+            let (got, said) = trained(&format!("--graph-mode {how}"));
+            assert_eq!(got, expected, "{model} {how}");
+            let has_all = !how.contains("cache") || device == "cpu";
+            assert_eq!(said.contains("feature hits    100.0 %"), has_all, "{model} {how}: {said}");
+            assert_eq!(said.contains("stay with the host"), how == "zero-copy", "{said}");
+        }
+    }
+}
+
+/// Which device a rank computes on is no part of what the ranks learn.
+#[test]
+fn two_ranks_learn_the_same_on_one_device_and_on_two() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let one = if device == "cuda" { "cuda:0" } else { &device };
+    // Where there is one, it counts as two if it is named twice.
+    let two = match Devices::open(&device).unwrap().len() {
+        1 => format!("{one},{one}"),
+        _ => format!("{device}:0,{device}:1"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for mode in ["cpu", "device"] {
+        let trained = |name: &str, flags: &str| {
+            let out = folder.path().join(format!("{mode} {name}"));
+            let flags = format!(
+                "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1 --graph-mode {mode} {flags}"
+            );
+            let output = command(&flags).arg("--out").arg(&out).output().unwrap();
+            assert!(output.status.success(), "{mode} {name}: {}", text(&output.stderr));
+            weights_hash(&out)
+        };
+        let on_one = trained("one", &format!("--ranks 2 --device {one}"));
+        let on_two = trained("two", &format!("--ranks auto --device {two}"));
+        assert_eq!(on_one, on_two, "{mode}: weights on {one} and on {two}");
+    }
+}
+
+#[test]
+fn multi_node_trains_there() {
+    check(
+        "--data fake:600 --model gcn --hidden 16 --dropout 0 --lr 0.01 --weight-decay 0.0005 --batch-size 128 \
+         --fanouts 5,5 --val-batches 2 --epochs 1",
+    );
+}
+
+/// The same where each rank's device samples its part, and others are asked for the rest.
+#[test]
+fn hops_that_the_device_samples_of_a_part_give_the_same_weights() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let folder = tempfile::tempdir().unwrap();
+    parted::write(FakeConfig { avg_num_nodes: 300, ..Default::default() }, None, folder.path());
+    let trained = |mode: &str| {
+        let (parts, out) = (folder.path().join("parts"), folder.path().join(mode));
+        let flags = format!(
+            "--ranks 2 --hidden 16 --fanouts 4,6 --epochs 1 --batch-size 32 --device {device} --graph-mode {mode} \
+             --parts {} --out {}",
+            parts.display(),
+            out.display()
+        );
+        let output = run(&flags);
+        assert!(output.status.success(), "{mode}: {}", text(&output.stderr));
+        (weights_hash(&out), text(&output.stdout))
+    };
+    let (expected, _) = trained("cpu");
+    for (mode, told) in [("device", "are on the device"), ("zero-copy", "stay with the host")] {
+        let (got, said) = trained(mode);
+        assert_eq!(got, expected, "{mode}");
+        assert!(said.contains(told), "{mode}: {said}");
+    }
+}
+
+/// Blocks of a graph in parts, of which this process holds one and the device samples it: those of the whole graph, with
+/// their edges' ids.
+#[test]
+fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
+    let device = open_device(&device().unwrap_or_else(|| "cpu".into())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = FakeConfig { avg_num_nodes: 600, ..Default::default() };
+    parted::write(config, None, folder.path());
+    let part = |part| Arc::new(Part::open(part_folder(folder.path().join("parts"), part)).unwrap());
+    let whole = kiln::data::open(folder.path().join("whole")).unwrap();
+    let (own, token) = (part(0), Token::new("a-word-of-this-test").unwrap());
+    let server = Server::start(part(1), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
+    let config = ConnectConfig::new(vec![server.address().to_string()], token);
+    let graph = RemoteGraph::connect(ConnectConfig { own: Some(own.clone()), ..config }).unwrap();
+    let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node().unwrap()));
+    let fanouts = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(5)];
+    let config = SamplerConfig::new(fanouts).with_rule(Rule::UniformWithLoop);
+    let whole = NeighborSampler::with_config(whole.graph, config.clone()).unwrap();
+    let seeds = Seeds::nodes((0..90).map(|seed| NodeId(seed * 5)).collect());
+    let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
+    for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::staged(by_node, &device)] {
+        let own = DeviceSampler::with_config(on_device.unwrap(), config.clone()).unwrap();
+        let sampler = RemoteSampler::with_config(graph.clone(), config.clone()).unwrap();
+        let sampler = sampler.with_own(own).unwrap();
+        let got = sampler.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
+        assert!(got == expected);
+    }
+    let traffic = graph.take_traffic();
+    assert!(0 < traffic.own_dsts && 0 < traffic.remote_dsts, "{traffic:?}");
+}
+
+/// Batches differ in their shapes; what was compiled for the first epoch serves all others. CubeCL writes down each launch
+/// with what its kernel was compiled for.
+#[test]
+fn no_kernel_is_compiled_for_the_shapes_of_a_batch() {
+    let Some(device) = device() else {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: compiled kernels: KILN_DEVICE names no other device").unwrap();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let kernels_of = |n_epochs: usize| {
+        let (log, out) =
+            (folder.path().join(format!("{n_epochs}.log")), folder.path().join(n_epochs.to_string()));
+        let flags = format!(
+            "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --graph-mode device --device {device}"
+        );
+        let output = command(&flags)
+            .args(["--epochs", &n_epochs.to_string(), "--out", out.to_str().unwrap()])
+            .env("CUBECL_DEBUG_LOG", &log)
+            .env("CUBECL_DEBUG_OPTION", "profile-full")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let log = std::fs::read_to_string(log).unwrap();
+        // `| 1.2ms | name: what it was compiled for CubeCount (1, 2, 3)`, over several lines.
+        let launches =
+            log.split(" | ").filter_map(|launch| Some(launch.split_once(" CubeCount (")?.0.to_owned()));
+        let launches: Vec<String> = launches.collect();
+        (launches.len(), launches.into_iter().collect::<BTreeSet<_>>())
+    };
+    let ((n_few, first), (n_many, all)) = (kernels_of(1), kernels_of(3));
+    assert!(20 < first.len() && 2 * n_few < n_many, "{} kernels, {n_few} and {n_many} launches", first.len());
+    let compiled_later: Vec<_> = all.difference(&first).collect();
+    assert!(compiled_later.is_empty(), "{} kernels: {compiled_later:#?}", compiled_later.len());
+}
+
+#[test]
+fn graph_classification_trains_there_on_two_ranks() {
+    let flags = "--data mutag --batch-size 32 --epochs 2 --ranks 2";
+    check(&format!("{flags} --model simplified"));
+    // A bias that a batch normalisation follows has no gradient but rounding, which Adam takes for a direction: what
+    // training takes away again, the running means of validation follow later.
+    let flags = format!("{flags} --model gin --hidden 16");
+    check_losses(&flags, &["train_loss"]);
+}
+
+#[test]
+fn a_device_that_is_not_there_ends_the_program_with_what_was_looked_for() {
+    for (name, is_built) in [("cuda:99", cfg!(feature = "cuda")), ("wgpu:99", cfg!(feature = "wgpu"))] {
+        let output = run(&format!("--data sbm --epochs 1 --device {name}"));
+        assert!(!output.status.success());
+        let said = text(&output.stderr);
+        let feature = name.split(':').next().unwrap();
+        let expected = match is_built {
+            true => format!("there is no `{name}`"),
+            false => format!("`{name}` needs the feature `{feature}`"),
+        };
+        assert!(said.contains(&expected), "{said}");
+    }
+}

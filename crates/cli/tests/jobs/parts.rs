@@ -1,0 +1,71 @@
+//! A graph in two parts on two nodes: the ranks', and servers'.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use kiln::data::synthetic::FakeConfig;
+
+use crate::parted;
+use crate::run::{Learned, PROGRAM, alone, learned, succeed, until};
+use crate::slurm::cluster;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/launch/servers.sbatch");
+
+const FLAGS: &str = "--hidden 16 --epochs 2 --lr 0.01 --dropout 0.1 --threads-per-rank 1";
+
+/// What one process learns of the whole.
+fn of_whole(folder: &Path, ranks: &str, batch_size: &str) -> Learned {
+    let out = folder.join(format!("whole-{ranks}"));
+    let mut command = Command::new(PROGRAM);
+    command.arg("train").args(FLAGS.split(' ')).args([
+        "--fanouts",
+        "4,6",
+        "--ranks",
+        ranks,
+        "--batch-size",
+        batch_size,
+    ]);
+    succeed(command.arg("--data").arg(folder.join("whole")).arg("--out").arg(&out));
+    learned(&out)
+}
+
+#[test]
+fn nodes_with_parts_learn_what_the_whole_graph_teaches() {
+    let _alone = alone();
+    let Some(cluster) = cluster() else { return };
+    parted::write(FakeConfig { avg_num_nodes: 2000, ..Default::default() }, None, cluster.dir());
+    let (parts, out) = (cluster.dir().join("parts"), cluster.dir().join("workers"));
+    let whole = of_whole(cluster.dir(), "1", "128");
+    let srun =
+        ["timeout", "100", "srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-N2", "-n2", PROGRAM, "train"];
+    let mut srun = cluster.command(&srun);
+    srun.args(FLAGS.split(' ')).args(["--fanouts", "4,6", "--batch-size", "64", "--parts"]).arg(&parts);
+    let said = succeed(srun.arg("--out").arg(&out));
+    assert!(said.contains("1 on vnode1, 1 on vnode2; engine mpi"), "{said}");
+    assert!((0..2).all(|rank| said.contains(&format!("trainer {rank}  epoch   2  loss "))), "{said}");
+    let workers = learned(&out);
+    for (loss, whole) in workers.losses.iter().zip(&whole.losses) {
+        assert!((loss - whole).abs() < 1e-4 * whole, "{loss} {whole}");
+    }
+    // What the script that a user would submit makes of servers: shards as of two threads, to the bit.
+    let (said, out) = (cluster.dir().join("said"), cluster.dir().join("servers"));
+    let mut sbatch =
+        cluster.command(&["timeout", "60", "sbatch", "--parsable", "-N2", "--ntasks-per-node=1"]);
+    sbatch
+        .args(["--time=10", "--output"])
+        .arg(&said)
+        .arg(SCRIPT)
+        .arg(&parts)
+        .args([PROGRAM, PROGRAM, "train"]);
+    sbatch.args(FLAGS.split(' ')).args(["--fanouts", "4,6", "--batch-size", "64", "--out"]).arg(&out);
+    let id = succeed(&mut sbatch).trim().to_owned();
+    let state = || succeed(&mut cluster.command(&["timeout", "20", "scontrol", "show", "job", &id]));
+    until("the end of the job", || {
+        ["COMPLETED", "FAILED", "CANCELLED"].iter().any(|end| state().contains(&format!("JobState={end}")))
+    });
+    let said = fs::read_to_string(said).unwrap();
+    assert!(said.contains("exit status 0"), "{said}");
+    assert_eq!(learned(&out), of_whole(cluster.dir(), "2", "64"), "{said}");
+}

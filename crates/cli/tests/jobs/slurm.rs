@@ -1,0 +1,144 @@
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cluster::Cluster;
+use crate::run::{
+    self, PROGRAM, alone, flags, learned, next_checkpoint, of_threads, over_within, process_of, signal,
+    succeed, until, until_within,
+};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/launch/slurm.sbatch");
+
+/// A Slurm of two nodes; says so where there is none.
+pub(crate) fn cluster() -> Option<Cluster> {
+    let lacks = match cfg!(feature = "mpi") {
+        true => Cluster::missing(),
+        false => Some("the feature `mpi`".to_owned()),
+    };
+    match lacks {
+        None => Some(Cluster::up().unwrap()),
+        Some(lacks) => {
+            run::skip("multi_node under Slurm", &format!("without {lacks}"));
+            None
+        }
+    }
+}
+
+/// A job of the script that a user would submit.
+struct Batch<'a> {
+    cluster: &'a Cluster,
+    id: String,
+    /// Of the run.
+    folder: PathBuf,
+    said: PathBuf,
+}
+
+impl<'a> Batch<'a> {
+    /// Submits it and waits for its first checkpoint.
+    fn submit(cluster: &'a Cluster, epochs: usize, deadline: &str) -> Self {
+        let (folder, said) = (cluster.dir().join("the-run"), cluster.dir().join("said"));
+        let output = said.to_str().unwrap();
+        let mut sbatch =
+            cluster.command(&["timeout", "60", "sbatch", "--parsable", "-N2", "--ntasks-per-node=2"]);
+        sbatch.args(["--time=10", "--output", output, SCRIPT, PROGRAM]).args(flags(epochs, 32));
+        sbatch.args(["--checkpoint-every", "5", "--deadline", deadline, "--continue"]).arg(&folder);
+        let id = succeed(&mut sbatch).trim().to_owned();
+        let batch = Self { cluster, id, folder, said };
+        next_checkpoint(&batch.folder);
+        batch
+    }
+
+    fn state(&self) -> String {
+        let said =
+            succeed(&mut self.cluster.command(&["timeout", "20", "scontrol", "show", "job", &self.id]));
+        let state = said.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
+        state.unwrap_or_else(|| panic!("no state: {said}")).to_owned()
+    }
+
+    /// Waits until it is in the queue again and was started from there: by Slurm, after the 12 s that it holds it.
+    /// (Sooner, the nodes would still clear up after the last start.)
+    fn go_on(&self) {
+        until("the job in the queue", || self.state() == "PENDING");
+        until("the next start", || self.state() != "PENDING");
+    }
+
+    /// Waits for its end, four minutes at most; what it has said.
+    fn end(&self) -> String {
+        let said = || fs::read_to_string(&self.said).unwrap_or_default();
+        let what = || format!("the end of the job, which is {} and has said: {}", self.state(), said());
+        until_within(Duration::from_secs(240), what, || {
+            ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"].contains(&&*self.state())
+        });
+        said()
+    }
+}
+
+/// Three times over MPI and once through the first process alone: the same weights as of threads, to the bit; and the
+/// curve of one rank with the batch of all, but for rounding.
+#[test]
+fn ranks_of_two_nodes_learn_what_threads_learn() {
+    let _alone = alone();
+    let Some(cluster) = cluster() else { return };
+    let expected = of_threads(cluster.dir(), 2, 4, 32);
+    let alone = of_threads(cluster.dir(), 2, 1, 128);
+    for (loss, alone) in expected.losses.iter().zip(&alone.losses) {
+        assert!((loss - alone).abs() < 1e-4 * alone, "{loss} {alone}");
+    }
+    for (trial, mpi, engine) in
+        [(0, "pmix", "mpi"), (1, "pmix", "auto"), (2, "pmix", "mpi"), (3, "none", "store")]
+    {
+        let out = cluster.dir().join(format!("trial-{trial}"));
+        let mpi = format!("--mpi={mpi}");
+        let srun =
+            ["timeout", "100", "srun", "--kill-on-bad-exit=1", &mpi, "-N2", "--ntasks-per-node=2", PROGRAM];
+        let mut srun = cluster.command(&srun);
+        srun.args(flags(2, 32)).args(["--engine", engine, "--out"]).arg(&out);
+        let said = succeed(srun.env("KILN_JOB_TOKEN", "a-word-of-this-test"));
+        assert!(said.contains("2 on vnode1, 2 on vnode2; engine "), "{said}");
+        assert_eq!(learned(&out), expected, "{mpi} {engine}: {said}");
+    }
+}
+
+/// The signal that Slurm sends before the time is up; then the job is started again.
+#[test]
+fn a_job_whose_time_is_up_goes_on_after_it_is_requeued() {
+    let _alone = alone();
+    let Some(cluster) = cluster() else { return };
+    let expected = of_threads(cluster.dir(), 40, 4, 32);
+    let batch = Batch::submit(&cluster, 40, "60");
+    succeed(&mut cluster.command(&["timeout", "20", "scancel", "--batch", "--signal=USR1", &batch.id]));
+    batch.go_on();
+    let said = batch.end();
+    assert!(said.contains("stopped after ") && said.contains("going on after "), "{said}");
+    assert!(said.contains("started 1 times before; exit status 0"), "{said}");
+    assert_eq!(learned(&batch.folder), expected);
+}
+
+/// A rank is killed; then the link of a node is cut, and both sides of it end by themselves. Each time the job is
+/// requeued, and ends with the weights of a run that nothing happened to.
+#[test]
+fn a_job_that_loses_ranks_goes_on_to_the_same_weights() {
+    let _alone = alone();
+    let Some(cluster) = cluster() else { return };
+    let expected = of_threads(cluster.dir(), 100, 4, 32);
+    let batch = Batch::submit(&cluster, 100, "10");
+    over_within(Duration::from_secs(5), &batch.folder, || {
+        signal(process_of(&batch.folder, "SLURM_PROCID", 1).unwrap(), "KILL");
+    });
+    batch.go_on();
+    over_within(Duration::from_secs(10 + 2), &batch.folder, || cluster.cut(2));
+    cluster.mend(2);
+    batch.go_on();
+    let said = batch.end();
+    assert!(said.contains("exit status 0"), "{said}");
+    let is_told = |rank: usize, node: usize, what: &str| {
+        let name = format!("rank {rank} (vnode{node}, pid ");
+        said.lines().any(|line| line.contains(&name) && line.contains(what) && line.contains(" of step "))
+    };
+    assert!(is_told(1, 1, "is gone: its connection has closed"), "{said}");
+    assert!((2..4).any(|rank| is_told(rank, 2, "last seen")), "{said}");
+    assert_eq!(learned(&batch.folder), expected);
+}

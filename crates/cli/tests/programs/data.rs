@@ -1,0 +1,115 @@
+//! `kiln data`, `kiln completions` and `kiln --version` as a user runs them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use kiln::data::format;
+use kiln::graph::NodeId;
+use kiln::partition::{Part, part_folder};
+
+/// Whether the command succeeded, and what it printed.
+fn run(args: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).output().unwrap();
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.success(), printed.concat())
+}
+
+fn succeed(args: &[&str]) -> String {
+    let (is_success, printed) = run(args);
+    assert!(is_success, "{args:?}: {printed}");
+    printed
+}
+
+fn refused(args: &[&str], expected: &str) {
+    let (is_success, printed) = run(args);
+    assert!(!is_success && printed.contains(expected), "{args:?}: {printed}");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn an_edge_list_is_converted_and_verified() {
+    let root = tempfile::tempdir().unwrap();
+    let (input, out) = (root.path().join("edges.csv"), root.path().join("out"));
+    fs::write(&input, "src,dst\n0,1\n2,1\n2,1\n").unwrap();
+    let (input, folder) = (text(&input), text(&out));
+    let printed =
+        succeed(&["data", "convert", input, "--out", folder, "--duplicates", "remove", "--symmetrize"]);
+    assert!(printed.contains("3 nodes, 4 edges of a list of 3, sorted in 1 part, read "), "{printed}");
+    let graph = format::open_graph(&out).unwrap();
+    assert_eq!(graph.in_neighbors(NodeId(1)), [NodeId(0), NodeId(2)]);
+    assert_eq!(graph.n_edges(), 4);
+    let printed = succeed(&["data", "verify", folder]);
+    assert!(printed.contains("3 nodes, 4 edges: all values can be; the hashes of "), "{printed}");
+
+    refused(&["data", "convert", input, "--out", folder], "exists and is not an empty folder");
+    let other = root.path().join("no");
+    let args = ["data", "convert", input, "--out", text(&other), "--memory", "1KiB"];
+    refused(&args, "1024 are allowed: raise the limit");
+    let mut bytes = fs::read(out.join("indices.npy")).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(out.join("indices.npy"), bytes).unwrap();
+    refused(&["data", "verify", folder], "indices.npy: its SHA-256 is");
+}
+
+#[test]
+fn self_loops_are_added() {
+    let root = tempfile::tempdir().unwrap();
+    let (input, out) = (root.path().join("edges.csv"), root.path().join("out"));
+    fs::write(&input, "0,1\n").unwrap();
+    let args = ["data", "convert", text(&input), "--out", text(&out), "--nodes", "3", "--self-loops", "add"];
+    succeed(&args);
+    let graph = format::open_graph(&out).unwrap();
+    assert_eq!((graph.n_nodes(), graph.in_neighbors(NodeId(1))), (3, &[NodeId(0), NodeId(1)][..]));
+}
+
+#[test]
+fn a_dataset_is_partitioned() {
+    let root = tempfile::tempdir().unwrap();
+    let (set, out) = (root.path().join("ring"), root.path().join("parts"));
+    format::write(&kiln::data::synthetic::ring(60).unwrap(), &set).unwrap();
+    let args = ["data", "partition", text(&set), "--out", text(&out), "--parts", "3", "--method", "fennel"];
+    let printed = succeed(&[&args[..], &["--fanouts", "15,10,all", "--seed", "7"]].concat());
+    assert!(printed.contains("method: fennel") && printed.contains("part 2: "), "{printed}");
+    let part = Part::open(part_folder(&out, 2)).unwrap();
+    assert_eq!(part.hash, format::hash(&set).unwrap());
+    assert_eq!((part.book.n_parts(), part.book.n_nodes()), (3, 60));
+    assert!(part.cache.is_some());
+    Part::verify(part_folder(&out, 2)).unwrap();
+
+    let other = root.path().join("other");
+    let args = ["data", "partition", text(&set), "--out", text(&other), "--cache-ratio", "0"];
+    succeed(&args);
+    assert!(Part::open(part_folder(&other, 0)).unwrap().cache.is_none());
+}
+
+#[test]
+fn bad_flags_are_refused_with_what_was_expected() {
+    for (args, expected) in [
+        (&["convert", "a"][..], "--out"),
+        (
+            &["convert", "a", "--out", "b", "--memory", "1GB"],
+            "expected a number of bytes, as in 1000000, 512MiB",
+        ),
+        (&["convert", "a", "--out", "b", "--self-loops", "double"], "possible values: keep, remove, add"),
+        (&["partition", "a", "--out", "b", "--fanouts", "many"], "expected one number a layer, or `all`"),
+        (&["partition", "/nowhere", "--out", "b"], "/nowhere"),
+    ] {
+        refused(&[&["data"], args].concat(), expected);
+    }
+}
+
+#[test]
+fn version_and_completions_are_printed() {
+    let version = succeed(&["--version"]);
+    assert!(version.starts_with(concat!("kiln ", env!("CARGO_PKG_VERSION"), " (commit ")), "{version}");
+    assert_eq!(version.contains("mpi"), cfg!(feature = "mpi"), "{version}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = succeed(&["completions", shell]);
+        assert!(script.contains("kiln") && script.contains("fanouts"), "{shell}");
+    }
+}

@@ -1,0 +1,345 @@
+//! `kiln train` on partitioned graphs, and `kiln serve`, as users run them: what is learned of a graph in parts is what is
+//! learned of the whole, wherever the parts lie and whatever becomes of their servers, within the memory that is told.
+
+// Helpers of tests unwrap as tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+use kiln::data::synthetic::FakeConfig;
+use kiln::partition::{CacheConfig, part_folder};
+use kiln::sample::Fanout;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::parted;
+
+const TOKEN: (&str, &str) = ("KILN_GRAPH_TOKEN", "a-word-of-this-test");
+
+/// What each run has alike.
+const FLAGS: &str = "--hidden 16 --lr 0.01 --threads-per-rank 1 --dropout 0.1";
+
+/// A set in kiln's own form, and the same in two parts.
+struct Data {
+    root: TempDir,
+}
+
+impl Data {
+    fn of(n_nodes: usize) -> Self {
+        Self::wide(n_nodes, 64)
+    }
+
+    fn wide(n_nodes: usize, num_channels: usize) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let config = FakeConfig { avg_num_nodes: n_nodes, num_channels, ..Default::default() };
+        let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(5); 2], batch_size: 64, seed: 0 };
+        parted::write(config, Some(&cache), root.path());
+        Self { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Trains with flags, and the folder of its results, that must not be there before.
+    fn run(&self, flags: &str, out: &str) -> (Learned, String) {
+        let out = self.path(out);
+        let output = command("train", flags).args(["--out", out.to_str().unwrap()]).output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{flags}: {said}");
+        (Learned::of(&out), said)
+    }
+
+    /// One process, and the whole graph. `fanouts` are counted from the input.
+    fn whole(&self, flags: &str, out: &str) -> Learned {
+        let data = self.path("whole");
+        let flags = format!("{FLAGS} --fanouts 4,6 --epochs 2 --data {} {flags}", data.display());
+        self.run(&flags, out).0
+    }
+
+    fn parted(&self, flags: &str, out: &str) -> (Learned, String) {
+        self.run(&format!("{FLAGS} --fanouts 4,6 --epochs 2 {flags}"), out)
+    }
+}
+
+fn command(subcommand: &str, flags: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--kill-after=5", "100", env!("CARGO_BIN_EXE_kiln"), subcommand])
+        .args(flags.split_whitespace())
+        .env(TOKEN.0, TOKEN.1);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// What a run has learned.
+#[derive(Debug, Clone, PartialEq)]
+struct Learned {
+    weights_hash: String,
+    losses: Vec<f64>,
+    peak_bytes: u64,
+}
+
+impl Learned {
+    fn of(folder: &Path) -> Self {
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        let summary: Value = serde_json::from_str(&read("summary.json")).unwrap();
+        let loss = |line: &str| serde_json::from_str::<Value>(line).unwrap()["train_loss"].as_f64().unwrap();
+        Self {
+            weights_hash: summary["weights_hash"].as_str().unwrap().to_owned(),
+            losses: read("metrics.jsonl").lines().map(loss).collect(),
+            peak_bytes: summary["peak_rss_anon_bytes"].as_u64().unwrap(),
+        }
+    }
+
+    fn check_close(&self, other: &Self) {
+        assert_eq!(self.losses.len(), other.losses.len());
+        for (a, b) in self.losses.iter().zip(&other.losses) {
+            assert!((a - b).abs() < 1e-4 * b, "{a} {b}");
+        }
+    }
+}
+
+/// A server of a part, which ends with the test.
+struct Server {
+    child: Child,
+    // Held, so that what it says has somewhere to go.
+    said: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Server {
+    fn start(data: &Data, part: usize, listen: &str, flags: &str) -> Self {
+        let folder = part_folder(data.path("parts"), part);
+        let flags = format!("--part {} --listen {listen} --lease 2 {flags}", folder.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.arg("serve").args(flags.split_whitespace()).env(TOKEN.0, TOKEN.1).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        let address = line.trim().rsplit_once(" at ").unwrap_or_else(|| panic!("{line}")).1.to_owned();
+        Self { child, said, address }
+    }
+
+    fn all(data: &Data) -> Vec<Self> {
+        (0..2).map(|part| Self::start(data, part, "127.0.0.1:0", "")).collect()
+    }
+
+    /// The flags that name these.
+    fn flags(servers: &[Self]) -> String {
+        let addresses: Vec<&str> = servers.iter().map(|server| &*server.address).collect();
+        format!("--mode server --servers {}", addresses.join(","))
+    }
+
+    /// What it says until its end.
+    fn end(mut self) -> String {
+        let mut said = String::new();
+        self.said.read_to_string(&mut said).unwrap();
+        said
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn parts_of_ranks_teach_what_the_whole_graph_teaches() {
+    let data = Data::of(2000);
+    let whole = data.whole("--batch-size 128", "whole-1");
+    let parts = data.path("parts");
+    for (n_ranks, batch_size, flags) in
+        [(2, 64, ""), (2, 64, "--no-static-cache --cache-size 20KiB"), (4, 32, "--workers 0")]
+    {
+        let flags =
+            format!("--parts {} --ranks {n_ranks} --batch-size {batch_size} {flags}", parts.display());
+        let (learned, said) = data.parted(&flags, &format!("parts-{n_ranks}{}", flags.len()));
+        learned.check_close(&whole);
+        for rank in 0..n_ranks {
+            let start = format!("trainer {rank}  epoch   2  loss {:.4}  ", learned.losses[1]);
+            let line = said
+                .lines()
+                .find(|line| line.starts_with(&start))
+                .unwrap_or_else(|| panic!("{start}: {said}"));
+            assert!(line.contains(" own, ") && line.contains(" MiB received"), "{line}");
+            let rate = line.split("cache hits ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+            assert!(0.0 < rate.parse::<f64>().unwrap(), "{line}");
+        }
+    }
+}
+
+/// Shards are those of one process, so that not a bit differs. One of the servers is killed in between and started again.
+#[test]
+fn parts_of_servers_teach_the_same_to_the_bit() {
+    let data = Data::of(2000);
+    let mut servers = Server::all(&data);
+    for (n_ranks, batch_size) in [(1, 128), (2, 64)] {
+        let flags = format!("--ranks {n_ranks} --batch-size {batch_size}");
+        let whole = data.whole(&flags, &format!("whole-{n_ranks}"));
+        let (learned, said) =
+            data.parted(&format!("{flags} {}", Server::flags(&servers)), &format!("servers-{n_ranks}"));
+        assert_eq!(learned.weights_hash, whole.weights_hash, "{said}");
+        assert_eq!(learned.losses, whole.losses);
+    }
+    let (undisturbed, disturbed) = (data.path("undisturbed"), data.path("disturbed"));
+    let start = |out: &Path| {
+        let flags = format!("{FLAGS} --fanouts 4,6 --epochs 60 --batch-size 128 {}", Server::flags(&servers));
+        let mut command = command("train", &flags);
+        command.arg("--out").arg(out).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    assert!(start(&undisturbed).wait_with_output().unwrap().status.success());
+    let mut program = start(&disturbed);
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("epoch   3")));
+    let address = servers.remove(1).address.clone();
+    // It is asked for again and again meanwhile.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(program.try_wait().unwrap().is_none(), "it should wait for the server");
+    servers.push(Server::start(&data, 1, &address, ""));
+    assert_eq!(lines.filter(|line| line.contains("test accuracy")).count(), 1);
+    assert!(program.wait().unwrap().success());
+    assert_eq!(Learned::of(&disturbed).weights_hash, Learned::of(&undisturbed).weights_hash);
+}
+
+/// Four times the graph, the same batches: what the trainer takes is within what it tells and what a step takes.
+#[test]
+fn a_trainer_of_servers_keeps_within_the_memory_that_it_tells() {
+    const ALIKE: &str = "--epochs 1 --batch-size 64 --drop-last";
+    let mut peaks = Vec::new();
+    for n_nodes in [10_000, 40_000] {
+        let data = Data::wide(n_nodes, 512);
+        // A step's own memory is that of a run on files of this machine, of which none counts.
+        let whole = data.path("whole");
+        let step = format!("{FLAGS} --fanouts 4,6 {ALIKE} --workers 0 --data {}", whole.display());
+        let step = data.run(&step, "step").0.peak_bytes;
+        let servers = Server::all(&data);
+        let flags = "--workers 1 --worker-concurrency 1 --channel-size 8MiB --cache-size 4MiB";
+        let flags = format!("{FLAGS} --fanouts 4,6 {ALIKE} {flags} {}", Server::flags(&servers));
+        let (learned, said) = data.run(&flags, "run");
+        let told = said.lines().find_map(|line| line.strip_prefix("memory          at most ")).unwrap();
+        let told: Vec<u64> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let (graph, batches) = (told[0] << 20, told[1] << 20);
+        let (peak, files) = (learned.peak_bytes, bytes_in(&whole));
+        println!("{n_nodes} nodes: peak {peak}, told {graph} and {batches}, a step {step}, files {files}");
+        assert!(peak <= graph + batches + step, "{peak} {graph} {batches} {step}");
+        peaks.push((peak, graph, files));
+    }
+    let [(small, told_small, files_small), (large, told_large, files_large)] = peaks[..] else { panic!() };
+    // Far less than the features that are there more.
+    let more = told_large - told_small + (8 << 20);
+    assert!(large < small + more && 3 * more < files_large - files_small, "{small} {large} {more}");
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let bytes = |path: PathBuf| if path.is_dir() { bytes_in(&path) } else { path.metadata().unwrap().len() };
+    entries.map(|entry| bytes(entry.path())).sum()
+}
+
+#[test]
+fn servers_end_when_nobody_uses_them_any_more() {
+    let data = Data::of(500);
+    let servers: Vec<Server> =
+        (0..2).map(|part| Server::start(&data, part, "127.0.0.1:0", "--until-released 1")).collect();
+    data.parted(&Server::flags(&servers), "run");
+    for server in servers {
+        assert!(server.end().contains("ends, with 0 clients"));
+    }
+}
+
+#[test]
+fn servers_say_how_they_are() {
+    let data = Data::of(500);
+    let server = Server::start(&data, 1, "127.0.0.1:0", "");
+    let ask = |address: &str, token| {
+        let mut command = command("health", address);
+        let output = command.env(TOKEN.0, token).output().unwrap();
+        (output.status.success(), text(&output))
+    };
+    let (is_well, said) = ask(&server.address, TOKEN.1);
+    assert!(is_well && said.starts_with("part 1, 0 clients, "), "{said}");
+    let (is_well, said) = ask(&server.address, "a-word-of-another-test");
+    assert!(!is_well && said.contains("refuses: another token"), "{said}");
+    let address = server.address.clone();
+    drop(server);
+    let (is_well, said) = ask(&address, TOKEN.1);
+    assert!(!is_well && said.contains("its health has waited"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let data = Data::of(500);
+    let servers = Server::all(&data);
+    let of_servers = Server::flags(&servers);
+    let only_one = format!("--mode server --servers {}", servers[0].address);
+    let parts = format!("--parts {}", data.path("parts").display());
+    let other = ("KILN_GRAPH_TOKEN", "a-word-of-another-test");
+    for (flags, token, expected) in [
+        ("--mode worker", TOKEN, "--mode worker needs --parts DIR"),
+        ("--mode server", TOKEN, "--mode server needs --servers HOST:PORT"),
+        (&format!("{parts} {of_servers}"), TOKEN, "--mode server needs --servers HOST:PORT"),
+        (&format!("--host a {of_servers}"), TOKEN, "--host is for --mode worker"),
+        (&format!("--graph-mode device {of_servers}"), TOKEN, "servers sample on their processors"),
+        (&format!("--parts {}", data.path("whole").display()), TOKEN, "holds no part"),
+        (&parts, TOKEN, "1 ranks cannot share 2 parts equally"),
+        (&format!("--ranks 3 {parts}"), TOKEN, "3 ranks cannot share 2 parts equally"),
+        (&format!("--ranks 2 --uneven drop {parts}"), TOKEN, "leave the uneven last step joined"),
+        (&only_one, TOKEN, "nobody holds part 1 of 2"),
+        (&of_servers, other, "another token: clients and servers of a graph have the same"),
+        (&of_servers, ("KILN_GRAPH_TOKEN", ""), "set KILN_GRAPH_TOKEN to theirs"),
+        (&of_servers, ("KILN_GRAPH_TOKEN", "short"), "at least 16"),
+    ] {
+        let out = data.path("none");
+        let output = command("train", flags).env(token.0, token.1).arg("--out").arg(out).output().unwrap();
+        let said = text(&output);
+        assert!(!output.status.success() && said.contains(expected), "{flags}: expected {expected}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    let part = part_folder(data.path("parts"), 0);
+    for (part, listen, expected) in [
+        (data.path("whole"), "127.0.0.1:0", "whole"),
+        (part.clone(), &*servers[0].address, "cannot listen at"),
+        (part, "nowhere", "cannot listen at nowhere"),
+    ] {
+        let mut serve = command("serve", &format!("--listen {listen}"));
+        let said = text(&serve.arg("--part").arg(part).output().unwrap());
+        assert!(said.contains(expected) && said.starts_with("Error"), "expected {expected}: {said}");
+    }
+}
+
+/// The private key is a secret like the token: a file that others can read is refused by whoever names it.
+#[cfg(unix)]
+#[test]
+fn rejects_a_key_that_others_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("own.key");
+    std::fs::write(&key, "no key").unwrap();
+    let tls = format!("--tls-ca ca.pem --tls-cert own.pem --tls-key {}", key.display());
+    let said = |mode: u32| {
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+        let flags = format!("127.0.0.1:9 {tls}");
+        let mut serve = command("health", &flags);
+        text(&serve.output().unwrap())
+    };
+    for mode in [0o644, 0o640, 0o604] {
+        let said = said(mode);
+        assert!(
+            said.contains("--tls-key=") && said.contains("others can read it, chmod 600 it"),
+            "{mode:o}: {said}"
+        );
+    }
+    let said = said(0o600);
+    assert!(!said.contains("chmod") && said.contains("own.pem: No such file"), "{said}");
+}

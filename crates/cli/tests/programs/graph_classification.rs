@@ -1,0 +1,173 @@
+//! `kiln train` on sets of graphs as a user runs it: on any number of ranks, and with cross-validation.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The command of `kiln train` on MUTAG, unless the flags name other data, by DGL's network, unless they name another.
+fn command(flags: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.arg("train").args(flags.split_whitespace());
+    for default in ["--data=mutag", "--model=simplified"] {
+        let flag = default.split('=').next().unwrap();
+        if !flags.split_whitespace().any(|word| word == flag) {
+            command.arg(default);
+        }
+    }
+    command
+}
+
+fn run(flags: &str, out: Option<&Path>) -> Output {
+    let mut command = command(flags);
+    if let Some(out) = out {
+        command.arg("--out").arg(out);
+    }
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What the run printed, and its summary.
+fn trained(flags: &str, out: &Path) -> (String, Value) {
+    let output = run(flags, Some(out));
+    assert!(output.status.success(), "{flags}: {}", text(&output.stderr));
+    let json = std::fs::read_to_string(out.join("summary.json")).unwrap();
+    (text(&output.stdout), serde_json::from_str(&json).unwrap())
+}
+
+#[test]
+fn it_runs_on_any_number_of_ranks_and_one_of_them_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    for ranks in ["1", "2", "4"] {
+        let out = folder.path().join(ranks);
+        let (printed, summary) = trained(&format!("--epochs 3 --ranks {ranks}"), &out);
+        for line in ["epoch   1/3", "epoch   3/3", "test accuracy", "weights         sha256", "mutag: 188"] {
+            assert_eq!(printed.matches(line).count(), 1, "{line} of {ranks} ranks: {printed}");
+        }
+        assert_eq!(summary["n_epochs"], 3);
+        let files =
+            ["config.json", "metrics.jsonl", "curves.svg", "best.safetensors", "test_predictions.csv"];
+        for name in [&files[..], &["last/checkpoint.safetensors", "report.html"]].concat() {
+            assert!(out.join(name).exists(), "{name} of {ranks} ranks");
+        }
+        // A tenth of 188 graphs, each once, by whichever rank.
+        let said = std::fs::read_to_string(out.join("test_predictions.csv")).unwrap();
+        let rows: Vec<&str> = said.lines().skip(1).collect();
+        let mut graphs: Vec<&str> = rows.iter().map(|row| row.split(',').next().unwrap()).collect();
+        graphs.dedup();
+        assert_eq!((rows.len(), graphs.len()), (19, 19), "{said}");
+    }
+}
+
+/// The GIN of the paper learns MUTAG; batches are normalised by the first rank's statistics.
+#[test]
+fn a_normalised_network_learns_on_two_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = "--model gin --hidden 16 --epochs 20 --ranks 2 --batch-size 16";
+    let (printed, summary) = trained(flags, &folder.path().join("run"));
+    // Two thirds of the molecules are of one class.
+    assert!(summary["val_accuracy"].as_f64().unwrap() > 0.7, "{printed}");
+}
+
+#[test]
+fn weights_do_not_depend_on_workers_and_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let hash = |how: &str| {
+        let flags = format!("--model gin --hidden 16 --epochs 2 --ranks 2 --batch-size 16 {how}");
+        let out = folder.path().join(how.replace(' ', "_"));
+        trained(&flags, &out).1["weights_hash"].as_str().unwrap().to_owned()
+    };
+    let first = hash("--workers 0 --threads-per-rank 1");
+    for how in ["--workers 1 --threads-per-rank 1", "--workers 0 --threads-per-rank 2", "--workers 3"] {
+        assert_eq!(hash(how), first, "{how}");
+    }
+}
+
+fn imdb() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/imdb-binary/IMDBBINARY.txt");
+    if path.exists() {
+        return Some(path);
+    }
+    let skip = format!("kiln-skip: other: training on IMDB-BINARY: {} does not exist", path.display());
+    // Past the capture of the test harness.
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{skip}").unwrap();
+    None
+}
+
+#[test]
+fn imdb_binary_is_opened_and_trains() {
+    let Some(imdb) = imdb() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (features, ranks) in [("constant", 1), ("constant", 2), ("degrees", 2)] {
+        let flags = format!("--epochs 1 --ranks {ranks} --node-features {features} --data");
+        let out = folder.path().join(format!("{features}-{ranks}"));
+        let flags = format!("{flags} {}", imdb.display());
+        let (printed, summary) = trained(&flags, &out);
+        assert!(printed.contains("1000 graphs"), "{printed}");
+        let accuracy = summary["test_accuracy"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&accuracy), "{summary}");
+    }
+}
+
+#[test]
+fn every_bad_flag_is_refused_with_what_was_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("note.txt"), "no graphs").unwrap();
+    let cases = [
+        ("--data proteins", "expected debian-packages, mutag, sbm, fake:NODES or a path that exists"),
+        ("--data /dev", "is no data set that is known"),
+        ("--model gcn", "graphs take gin or simplified"),
+        ("--model gin --layers 1", "give at least 2"),
+        ("--mlp-layers 0", "expected a whole number from 1 to 1000"),
+        ("--readout median", "possible values: sum, mean, max"),
+        ("--jumping first", "possible values: all, last"),
+        ("--norm layer", "possible values: batch, none"),
+        ("--node-features colour", "possible values: auto, data, labels, degrees, constant"),
+        ("--node-features data", "expected labels, degrees or a constant, as the set has no features"),
+        ("--ranks 0", "expected a whole number from 1 to 1024"),
+        ("--ranks 1024 --threads-per-rank 2", "more than 1024 threads"),
+        ("--uneven leave", "possible values: join, drop, pad"),
+        ("--lr-decay 0", "expected a number above 0 and up to 1"),
+    ];
+    for (flags, expected) in cases {
+        let output = command(flags).current_dir(folder.path()).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{flags} was taken");
+        assert!(said.contains(expected) && !said.contains("panicked"), "{flags}: {said}");
+        assert!(!folder.path().join("runs").exists(), "{flags} left a folder");
+    }
+}
+
+/// Ranks take folds of their own, so that the result is the same to the bit; only the lines' order is not.
+#[test]
+fn cross_validation_says_the_same_on_one_rank_and_two() {
+    let lines = |how: &str| {
+        let flags = format!("--model gin --folds 3 --epochs 2 --hidden 8 {how}");
+        let output = run(&flags, None);
+        assert!(output.status.success(), "{how}: {}", text(&output.stderr));
+        let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let one = lines("--ranks 1 --workers 0");
+    assert_eq!(one.iter().filter(|line| line.starts_with("fold ")).count(), 3, "{one:?}");
+    for said in ["paper's protocol", "inner validation"] {
+        assert_eq!(one.iter().filter(|line| line.starts_with(said)).count(), 1, "{one:?}");
+    }
+    assert_eq!(lines("--ranks 2 --workers 1"), one);
+
+    for (flags, expected) in [
+        ("--folds 2", "expected a whole number from 3"),
+        ("--folds 3 --resume somewhere", "cannot be used with"),
+        ("--folds 3 --patience 3", "cannot be used with"),
+    ] {
+        let output = run(flags, None);
+        assert!(!output.status.success() && text(&output.stderr).contains(expected), "{flags}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Files of a data set that change while a program has them mapped: truncated, changed in place, replaced.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![cfg(unix)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
+
+use kiln::data::synthetic::FakeConfig;
+use kiln::partition::part_folder;
+use tempfile::TempDir;
+
+use crate::parted;
+
+/// What a run is given that nobody should wait for the end of.
+const FLAGS: &str =
+    "--hidden 8 --fanouts 3,3 --batch-size 64 --threads-per-rank 1 --workers 0 --epochs 100000";
+
+/// A set of some 1000 nodes, whole and in parts.
+fn data() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    parted::write(FakeConfig::default(), None, root.path());
+    root
+}
+
+/// Changes nothing but the time of the last change: whether the bytes are the same is not looked at.
+fn touch(path: &Path) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).unwrap();
+}
+
+/// How a program ended, and what it said.
+struct End {
+    status: Option<i32>,
+    printed: String,
+    said: String,
+}
+
+/// Runs a program of at most two minutes, and does something to the files once it has printed a line that starts so.
+fn end_of(command: &str, envs: &[(&str, &str)], start: &str, strike: impl FnOnce()) -> End {
+    let mut words = command.split_whitespace();
+    let mut timed = Command::new("timeout");
+    timed.args(["--kill-after=5", "120"]).args(&mut words).envs(envs.iter().copied());
+    let mut child = timed.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut printed = String::new();
+    while !printed.lines().last().is_some_and(|line| line.starts_with(start)) {
+        if stdout.read_line(&mut printed).unwrap() == 0 {
+            let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+            panic!("{command}: it ended before {start:?}: {printed}{said}");
+        }
+    }
+    strike();
+    stdout.read_to_string(&mut printed).unwrap();
+    let output = child.wait_with_output().unwrap();
+    End { status: output.status.code(), printed, said: String::from_utf8(output.stderr).unwrap() }
+}
+
+/// A training run on the set's `whole`, after whose first epoch something is done to the file of features.
+fn train(root: &Path, flags: &str, strike: impl FnOnce(&Path)) -> (End, PathBuf) {
+    let (whole, features) = (root.join("whole"), root.join("whole/features.npy"));
+    let (program, out) = (env!("CARGO_BIN_EXE_kiln"), root.join("run"));
+    let command = format!("{program} train --data {} --out {} {flags}", whole.display(), out.display());
+    (end_of(&command, &[], "epoch   1/", || strike(&features)), out)
+}
+
+#[test]
+fn a_truncated_file_ends_a_run_with_its_path_and_status_74() {
+    for flags in [FLAGS.to_owned(), format!("{FLAGS} --ranks 2")] {
+        let root = data();
+        let truncate = |path: &Path| File::options().write(true).open(path).unwrap().set_len(64).unwrap();
+        let (End { status, said, .. }, _) = train(root.path(), &flags, truncate);
+        let expected = "whole/features.npy: the file was truncated while it was mapped";
+        assert_eq!(status, Some(74), "{said}");
+        assert_eq!(said.matches(expected).count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_changed_in_place_ends_a_run_and_its_epoch_is_not_recorded() {
+    for flags in [FLAGS.to_owned(), format!("{FLAGS} --ranks 2 --checkpoint-every 1")] {
+        let root = data();
+        let (End { status, printed, said }, out) = train(root.path(), &flags, touch);
+        assert_eq!(status, Some(1), "{said}");
+        let expected = "whole/features.npy: the file was changed while it was mapped: expected ";
+        assert!(said.contains(expected) && said.contains("restore the file"), "{said}");
+        let recorded = fs::read_to_string(out.join("metrics.jsonl")).unwrap().lines().count();
+        assert_eq!(recorded, printed.lines().filter(|line| line.starts_with("epoch ")).count(), "{printed}");
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_is_noted_once_and_the_run_goes_on() {
+    let root = data();
+    let replace = |path: &Path| {
+        let new = path.with_extension("new");
+        fs::write(&new, b"not even an array").unwrap();
+        fs::rename(new, path).unwrap();
+    };
+    let flags = FLAGS.replace("100000", "200");
+    let (End { status, printed, said }, _) = train(root.path(), &flags, replace);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(printed.matches("features.npy was replaced or removed").count(), 1, "{printed}");
+}
+
+#[test]
+fn a_server_ends_when_a_file_of_its_part_is_changed() {
+    let root = data();
+    let part = part_folder(root.path().join("parts"), 0);
+    let serve = env!("CARGO_BIN_EXE_kiln");
+    let command = format!("{serve} serve --part {} --listen 127.0.0.1:0", part.display());
+    let token = [("KILN_GRAPH_TOKEN", "a-word-of-this-test")];
+    let End { status, said, .. } = end_of(&command, &token, "part 0", || touch(&part.join("indices.npy")));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("indices.npy: the file was changed while it was mapped"), "{said}");
+}

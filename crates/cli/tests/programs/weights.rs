@@ -1,0 +1,50 @@
+//! The weights' hashes of short runs: what is computed must not change unnoticed. Sums depend on the width of the
+//! processor's vectors, so that each width has hashes of its own.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The flags of a run, and the hash of its weights with AVX-512 and with AVX2 alone, where it has been recorded.
+type Run = (&'static str, Option<&'static str>, Option<&'static str>);
+
+const RUNS: [Run; 4] = [
+    ("--epochs 1", None, None),
+    ("--epochs 1 --model gcn --layers 2 --fanouts 5 --hidden 64", None, None),
+    ("--data mutag --epochs 3", None, None),
+    ("--epochs 1 --ranks 2 --threads-per-rank 1 --batch-size 512", None, None),
+];
+
+/// The width of the vectors of this processor, if hashes are recorded for it.
+fn is_avx512() -> Option<bool> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx2 = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+        avx2.then(|| std::arch::is_x86_feature_detected!("avx512f"))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+#[test]
+fn weights_are_those_of_earlier_versions() {
+    let Some(is_avx512) = is_avx512() else {
+        println!("kiln-skip: other: recorded weights: a processor without AVX2");
+        return;
+    };
+    for (flags, avx512, avx2) in RUNS {
+        let Some(expected) = (if is_avx512 { avx512 } else { avx2 }) else {
+            println!("kiln-skip: other: recorded weights: no hash for this processor");
+            continue;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("run");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let output = command.arg("train").args(flags.split(' ')).arg("--out").arg(&out).output().unwrap();
+        assert!(output.status.success(), "{flags}: {}", String::from_utf8_lossy(&output.stderr));
+        let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
+        let summary: Value = serde_json::from_str(&summary).unwrap();
+        assert_eq!(summary["weights_hash"], expected, "{flags}");
+    }
+}

@@ -1,0 +1,89 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::tensor::Device;
+use kiln_data::Dataset;
+use kiln_graph::Csc;
+use kiln_kernels::{DeviceFeatures, DeviceSampler, GraphMode};
+use kiln_loader::{ItemSampler, Pass};
+use kiln_sample::{NeighborSampler, SamplerConfig, input_counts};
+
+use crate::{Error, Result};
+
+/// The nodes whose features are cached on a device, where there is no room for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CachedNodes {
+    /// Those with the most out-edges.
+    #[default]
+    ByDegree,
+    /// Those that the first epoch's batches read most often, which are sampled on the host to find out (GNNLab's
+    /// presampling, Yang et al. 2022).
+    ByPresampling,
+}
+
+/// The copy of a graph and its features that one device reads.
+#[derive(Debug, Clone)]
+pub struct DeviceCopy {
+    /// Samples blocks.
+    pub sampler: Arc<DeviceSampler>,
+    /// Gathers features.
+    pub features: Arc<DeviceFeatures>,
+}
+
+impl DeviceCopy {
+    /// Copies to a device what it samples and gathers from; `items` are the training items of all ranks.
+    pub(crate) fn new(
+        device: &Device,
+        mode: GraphMode,
+        data: &Dataset,
+        graph: &Arc<Csc>,
+        sampling: &SamplerConfig,
+        cache: Option<(u64, CachedNodes)>,
+        items: impl FnOnce() -> Result<ItemSampler>,
+    ) -> Result<Self> {
+        let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
+        let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
+        let source = data.features.clone();
+        let Some((n_bytes, nodes)) = cache else {
+            return Ok(Self { sampler, features: Arc::new(DeviceFeatures::new(source, device)?) });
+        };
+        let hotness = match nodes {
+            CachedNodes::ByDegree => graph.out_degrees(),
+            CachedNodes::ByPresampling => {
+                let items = items()?;
+                let order = items.epoch(Pass::Train { epoch: 0 });
+                let steps = (0..order.n_steps()).map(|step| order.step(step));
+                let batches = steps.map(|batch| (batch.seeds, batch.key));
+                let on_host = NeighborSampler::with_config(graph.clone(), sampling.clone())?;
+                input_counts(&on_host, graph.n_nodes(), batches)?
+            }
+        };
+        let features = DeviceFeatures::hottest(source, &hotness, n_bytes, device)?;
+        Ok(Self { sampler, features: Arc::new(features) })
+    }
+}
+
+/// The copies of one description of batches, by device.
+#[derive(Clone, Default)]
+pub(crate) struct DeviceCopies(Arc<Mutex<Vec<(Device, DeviceCopy)>>>);
+
+impl DeviceCopies {
+    /// The copy on a device, which the first rank that computes there makes while the others wait.
+    pub(crate) fn get_or_make(
+        &self,
+        device: &Device,
+        make: impl FnOnce() -> Result<DeviceCopy>,
+    ) -> Result<DeviceCopy> {
+        let mut copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, copy)) = copies.iter().find(|(place, _)| place == device) {
+            return Ok(copy.clone());
+        }
+        let copy = make()?;
+        copies.push((device.clone(), copy.clone()));
+        Ok(copy)
+    }
+
+    pub(crate) fn all(&self) -> Vec<DeviceCopy> {
+        let copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.iter().map(|(_, copy)| copy.clone()).collect()
+    }
+}

@@ -1,0 +1,132 @@
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_data::{GraphDataset, Split};
+use kiln_feature::FeatureSource;
+use kiln_loader::{GraphFetch, Loader, LoaderConfig, Pass};
+use kiln_nn::GraphModel;
+use kiln_train::{BatchConfig, Counts, DeviceBatcher, Evaluation, Evaluator, GraphClassification, Trainer};
+
+use crate::neighbor_loader::n_workers;
+use crate::{DataLoader, RankHandle, Result};
+
+/// Minibatches of whole graphs, each batch one graph of several components. As
+/// [`NeighborLoader`](crate::NeighborLoader), it is a description that is cheap to clone.
+#[derive(Clone)]
+#[must_use = "pass it to Trainer::fit"]
+pub struct GraphLoader {
+    graphs: GraphDataset,
+    features: Arc<dyn FeatureSource>,
+    split: Split,
+    batches: BatchConfig,
+    workers: Option<usize>,
+}
+
+impl GraphLoader {
+    /// Batches of 32 graphs with these features of their nodes ([`GraphDataset::node_features`]), of which `split` names
+    /// some by their positions.
+    pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureSource>, split: &Split) -> Self {
+        let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
+        Self { graphs: graphs.clone(), features, split: split.clone(), batches, workers: None }
+    }
+
+    /// Sets the number of graphs in a batch of one rank.
+    pub fn batch_size(mut self, batch_size: usize) -> Self {
+        self.batches.batch_size = batch_size;
+        self
+    }
+
+    /// Sets the number of threads that prepare batches ahead of their use, as
+    /// [`NeighborLoader::workers`](crate::NeighborLoader::workers).
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers: Some(workers), ..self }
+    }
+
+    /// Sets how items become batches: size, order, and what becomes of a short last step.
+    pub fn batches(self, batches: BatchConfig) -> Self {
+        Self { batches, ..self }
+    }
+}
+
+impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
+    type Task = GraphClassification<M>;
+    type Batcher = DeviceBatcher<GraphFetch<dyn FeatureSource>>;
+
+    fn task(&self) -> Self::Task {
+        GraphClassification::new()
+    }
+
+    fn names(&self) -> (&str, &[String]) {
+        (&self.graphs.name, &self.graphs.class_names)
+    }
+
+    fn data_hash(&self) -> Result<String> {
+        Ok(self.graphs.hash()?)
+    }
+
+    fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
+        crate::neighbor_loader::batch_settings(self.batches, n_ranks)
+    }
+
+    fn check(&self, _: usize, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn evaluator(&self, _: &RankHandle) -> Result<Evaluator> {
+        Ok(Evaluator::Sampled)
+    }
+
+    fn loader(
+        &self,
+        phase: Pass,
+        trainer: &Trainer<Self::Task>,
+        _: &Evaluator,
+    ) -> Result<Loader<Self::Batcher>> {
+        let graphs = match phase {
+            Pass::Train { .. } => &self.split.train,
+            Pass::Validation => &self.split.val,
+            Pass::Test => &self.split.test,
+        };
+        let items = trainer.items(&graphs[..], self.batches)?;
+        let fetch = GraphFetch::new(
+            self.graphs.graph().clone(),
+            self.graphs.node_offsets().clone(),
+            self.features.clone(),
+            self.graphs.labels().clone(),
+        );
+        let config = LoaderConfig { workers: n_workers(self.workers, &items), ..LoaderConfig::default() };
+        Ok(trainer.loader(items, fetch, config)?)
+    }
+
+    fn count(
+        _: &Evaluator,
+        trainer: &mut Trainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Pass,
+    ) -> kiln_train::Result<Counts> {
+        trainer.evaluate(loader.epoch(phase), |_, _| ())
+    }
+
+    fn evaluate(
+        _: &Evaluator,
+        trainer: &mut Trainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Pass,
+    ) -> kiln_train::Result<Evaluation> {
+        let mut evaluation = Evaluation::default();
+        trainer.evaluate(loader.epoch(phase), |input, forward| {
+            evaluation.add(&input.items, &input.labels, forward);
+        })?;
+        Ok(evaluation)
+    }
+}
+
+impl fmt::Debug for GraphLoader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { graphs, batches, .. } = self;
+        f.debug_struct("GraphLoader")
+            .field("graphs", &graphs.name)
+            .field("batches", batches)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use burn::tensor::Device;
+use kiln_data::Split;
+use kiln_graph::NodeId;
+use kiln_kernels::{DeviceSampler, GraphMode};
+use kiln_loader::ItemSampler;
+use kiln_remote::{Partitions, PartitionsConfig, PartitionsInfo, RemoteFeatures, RemoteGraph, RemoteSampler};
+use kiln_sample::{FrontierSampler, SamplerConfig};
+
+use crate::{Error, RankHandle, Result};
+
+/// A partitioned graph: parts that the ranks hold and serve to each other, or servers that hold all of them.
+/// [`NeighborLoader::partitioned`](crate::NeighborLoader::partitioned) joins a rank to it.
+#[derive(Clone)]
+pub struct PartitionedGraph {
+    partitions: Arc<Partitions>,
+    has_static_cache: bool,
+    cache_bytes: usize,
+    copies: PartCopies,
+}
+
+/// The samplers of parts on devices, by device and part: ranks that share both share one.
+type PartCopies = Arc<Mutex<Vec<(Device, usize, DeviceSampler)>>>;
+
+impl PartitionedGraph {
+    /// Opens a folder with parts ([`Partitions::open`]).
+    ///
+    /// # Errors
+    /// [`Error::Remote`].
+    pub fn open(folder: impl AsRef<Path>, config: PartitionsConfig) -> Result<Self> {
+        Ok(Self::of(Partitions::open(folder, config)?))
+    }
+
+    /// Connects to the servers of all parts ([`Partitions::connect`]).
+    ///
+    /// # Errors
+    /// [`Error::Remote`].
+    pub fn connect(servers: impl Into<Vec<String>>, config: PartitionsConfig) -> Result<Self> {
+        Ok(Self::of(Partitions::connect(servers, config)?))
+    }
+
+    fn of(partitions: Partitions) -> Self {
+        let copies = PartCopies::default();
+        Self { partitions: Arc::new(partitions), has_static_cache: true, cache_bytes: 0, copies }
+    }
+
+    /// Sets whether the feature rows of other parts that lie beside the own part are used; true by default.
+    #[must_use]
+    pub fn static_cache(self, is_used: bool) -> Self {
+        Self { has_static_cache: is_used, ..self }
+    }
+
+    /// Sets the bytes of other feature rows that are kept as they come (SIEVE); none by default.
+    #[must_use]
+    pub fn cache_size(self, n_bytes: usize) -> Self {
+        Self { cache_bytes: n_bytes, ..self }
+    }
+
+    /// What is known of the graph before ranks join it.
+    pub fn info(&self) -> &PartitionsInfo {
+        self.partitions.info()
+    }
+
+    pub(crate) fn join(&self, rank: &RankHandle) -> Result<Joined> {
+        let joined = self.partitions.join(rank.communicator("parts")?, rank.process.local_ip.clone())?;
+        let (graph, owner) = (joined.graph().clone(), joined.owner());
+        let features = match self.has_static_cache {
+            true => RemoteFeatures::new(graph.clone())?,
+            false => RemoteFeatures::without_cache(graph.clone()),
+        };
+        let features = Arc::new(features.with_dynamic_cache(self.cache_bytes));
+        let deadline = rank.process.deadline;
+        rank.at_end(move || Ok(joined.end(deadline)?));
+        let owner = owner.map(|owner| Arc::new(owner) as Arc<Owner>);
+        Ok(Joined { graph, features, owner, copies: self.copies.clone() })
+    }
+}
+
+impl fmt::Debug for PartitionedGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionedGraph").field("partitions", &self.partitions).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for PartitionedGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.partitions.fmt(f)
+    }
+}
+
+type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
+
+/// A rank's way to a partitioned graph.
+#[derive(Clone)]
+pub struct Joined {
+    /// The whole graph.
+    pub graph: Arc<RemoteGraph>,
+    /// Its features.
+    pub features: Arc<RemoteFeatures>,
+    owner: Option<Arc<Owner>>,
+    copies: PartCopies,
+}
+
+impl Joined {
+    pub(crate) fn split(&self) -> Split {
+        let (train, val, test) = (self.graph.train(), self.graph.val(), self.graph.test());
+        Split { train: train.clone(), val: val.clone(), test: test.clone() }
+    }
+
+    /// The items of this rank: in worker mode those whose part it holds.
+    pub(crate) fn by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
+        match &self.owner {
+            Some(owner) => {
+                let owner = Arc::clone(owner);
+                Ok(items.by_owner(move |node| owner(node)).map_err(kiln_train::Error::from)?)
+            }
+            None => Ok(items),
+        }
+    }
+
+    /// Samples the own part where the mode says.
+    pub(crate) fn sampler(
+        &self,
+        config: &SamplerConfig,
+        mode: GraphMode,
+        device: &Device,
+    ) -> Result<Arc<dyn FrontierSampler>> {
+        let sampler = RemoteSampler::with_config(self.graph.clone(), config.clone())?;
+        if mode == GraphMode::Host {
+            return Ok(Arc::new(sampler));
+        }
+        let part = self.graph.part().ok_or(Error::NeedsWholeGraph { what: "sampling on a device" })?;
+        // Held while the part is copied, so that other ranks of the device do not copy it, too.
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = match copies.iter().find(|(place, index, _)| place == device && *index == part.index) {
+            Some((.., own)) => own.clone(),
+            None => {
+                let graph = mode.upload(Arc::new(part.graph_by_node()?), device)?;
+                let own = DeviceSampler::with_config(graph.ok_or(Error::RuleNeedsHost)?, config.clone())?;
+                copies.push((device.clone(), part.index, own.clone()));
+                own
+            }
+        };
+        drop(copies);
+        Ok(Arc::new(sampler.with_own(own)?))
+    }
+}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joined").field("graph", &self.graph.name()).finish_non_exhaustive()
+    }
+}
