@@ -14,9 +14,9 @@ use kiln_benches::{Endless, Input, Result, Stage, Work, inputs, train};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::device;
-use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, load_on};
+use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, run_on_load_stream};
 use kiln_sample::Scratch;
-use kiln_train::DeviceNodeFetch;
+use kiln_train::DeviceNodeBatcher;
 
 /// Batches that a bench goes round.
 const N_BATCHES: usize = 16;
@@ -121,7 +121,8 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |number: usize| {
         let batch = &batches[number % batches.len()];
-        let sampled = load_on(device, || sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch));
+        let sampled =
+            run_on_load_stream(device, || sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch));
         sampled.expect("the device should not fail").expect("the seeds should be nodes of the graph")
     };
     let sampled: Vec<_> = (0..batches.len()).map(&mut sample).collect();
@@ -136,13 +137,14 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
         });
     })?;
     let n_rows: usize = sampled.iter().map(|batch| batch.input_nodes.dims()[0]).sum();
-    let row_bytes = 4 + 4 * features.dim() + input.dataset.features.row_type().bytes() * features.dim();
+    let row_bytes = 4 + 4 * features.dim() + input.dataset.features.dtype().bytes() * features.dim();
     let work = Work::new((n_rows / sampled.len() * row_bytes) as u64, "bytes", 1);
     stage.bench("gather", &input.name, work, |bencher| {
         bencher.iter(|| {
             number += 1;
             let nodes = &sampled[number % sampled.len()].input_nodes;
-            let rows = load_on(device, || features.gather(nodes)).expect("the device should not fail");
+            let rows =
+                run_on_load_stream(device, || features.gather(nodes)).expect("the device should not fail");
             black_box(rows.expect("every node should have features"));
         });
     })
@@ -157,8 +159,8 @@ fn parts(device: &Device, input: &Input) -> Result<(DeviceSampler, DeviceFeature
 /// GraphSAGE, three layers of 256, on batches that the device makes.
 fn steps(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (sampler, features) = parts(device, input)?;
-    let fetch = DeviceNodeFetch::new(sampler.into(), features.into(), input.dataset.labels.clone());
-    let mut batches = Endless::new(train::loader(input, fetch)?);
+    let batcher = DeviceNodeBatcher::new(sampler.into(), features.into(), input.dataset.labels.clone());
+    let mut batches = Endless::new(train::loader(input, batcher)?);
     let mut trainer = train::trainer(input, device)?;
     let mut step = || {
         trainer.step(&mut batches, |_| ()).expect("a step should have a finite loss");

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use kiln_benches::{Access, Input, Result, Stage, Work, inputs, n_threads};
 use kiln_comm::rpc::Token;
-use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{
-    CacheConfig, Method, Origin, Part, PartitionBook, Quality, assign, part_folder, write_parts,
+    CacheConfig, Method, Part, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes,
+    write_parts,
 };
-use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistFeatureStore, DistGraph, ServeConfig, Server};
 use kiln_sample::{FrontierSampler, Scratch, Seeds};
 
 /// Batches that a bench goes round.
@@ -44,12 +45,12 @@ impl Bare {
         let (mut client, _) = listener.accept()?;
         let rows_at_once = (PIECE_BYTES / row_bytes).max(1);
         std::thread::spawn(move || -> io::Result<()> {
-            let mut piece = RowBuf::empty(part.features.row_type());
+            let mut piece = FeatureBuffer::empty(part.features.dtype());
             loop {
                 client.read_exact(&mut [0])?;
                 for rows in rows.chunks(rows_at_once) {
                     part.features.gather(rows, &mut piece).map_err(io::Error::other)?;
-                    let RowBuf::F32(values) = &piece else { return Ok(()) };
+                    let FeatureBuffer::F32(values) = &piece else { return Ok(()) };
                     client.write_all(bytemuck::cast_slice(values))?;
                 }
             }
@@ -74,7 +75,7 @@ impl Bare {
 /// One part here, and one at a server.
 struct Parted {
     // Says goodbye to the server.
-    graph: Arc<RemoteGraph>,
+    graph: Arc<DistGraph>,
     _server: Server,
     there: Arc<Part>,
 }
@@ -82,22 +83,22 @@ struct Parted {
 impl Parted {
     fn of(input: &Input) -> Result<Self> {
         let data = &input.dataset;
-        let parts = assign(&data.graph, &data.split.train, 2, Method::Random, 0)?;
-        let n_cut_edges = Quality::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+        let parts = partition_nodes(&data.graph, &data.split.train, 2, Method::Random, 0)?;
+        let n_cut_edges = PartitionStats::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
         let book = PartitionBook::from_parts(&parts, 2)?;
-        let origin = Origin { hash: data.hash()?, method: Method::Random, n_cut_edges };
+        let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges };
         let (fanouts, batch_size) = (input.fanouts.clone(), kiln_benches::BATCH_SIZE);
         let cache = CacheConfig { ratio: CACHE_RATIO, fanouts, batch_size, seed: 0 };
         let folder = std::env::temp_dir().join(format!("kiln-bench-parts-{}", std::process::id()));
-        write_parts(data, &book, &origin, Some(&cache), &folder)?;
-        let open = |part| Part::open(part_folder(&folder, part)).map(Arc::new);
+        write_parts(data, &book, &meta, Some(&cache), &folder)?;
+        let open = |part| Part::open(part_dir(&folder, part)).map(Arc::new);
         let (here, there) = (open(0)?, open(1)?);
         // What is mapped stays.
         std::fs::remove_dir_all(&folder)?;
         let token = Token::new(&Token::random_text()?)?;
         let server = Server::start(Arc::clone(&there), ServeConfig::new("127.0.0.1:0", token.clone()))?;
         let config = ConnectConfig::new(vec![server.address().to_string()], token);
-        let graph = RemoteGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
+        let graph = DistGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
         Ok(Self { graph: Arc::new(graph), _server: server, there })
     }
 
@@ -132,22 +133,17 @@ fn main() -> Result {
     for input in inputs()? {
         let parted = Parted::of(&input)?;
         let (features, graph) = (&input.dataset.features, &parted.graph);
-        let row_bytes = features.dim() * features.row_type().bytes();
-        let mut rows = RowBuf::empty(graph.row_type());
+        let row_bytes = features.dim() * features.dtype().bytes();
+        let mut rows = FeatureBuffer::empty(graph.dtype());
         let others = parted.others(row_bytes);
         let bytes = (others.len() * row_bytes) as u64;
         // Read by one thread and written by another, and the other way round: twice a copy is the least.
         let work = Work::new(bytes, "bytes", n_threads()).streamed(4 * bytes);
-        let remote = RemoteFeatures::without_cache(Arc::clone(graph));
-        stage.bench(
-            &format!("gather-{}x{}", graph.row_type(), graph.dim()),
-            &input.name,
-            work,
-            |bencher| {
-                bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
-            },
-        )?;
-        if graph.row_type() == RowType::F32 {
+        let remote = DistFeatureStore::without_cache(Arc::clone(graph));
+        stage.bench(&format!("gather-{}x{}", graph.dtype(), graph.dim()), &input.name, work, |bencher| {
+            bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
+        })?;
+        if graph.dtype() == FeatureDType::F32 {
             let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
             let rows_there = rows_there.map(|place| place.row.local_node()).collect();
             let mut bare = Bare::start(Arc::clone(&parted.there), rows_there, row_bytes)?;
@@ -165,11 +161,11 @@ fn main() -> Result {
         );
         let mut travelled = Vec::new();
         for (variant, remote) in
-            [("batch", remote), ("batch-cached", RemoteFeatures::new(Arc::clone(graph))?)]
+            [("batch", remote), ("batch-cached", DistFeatureStore::new(Arc::clone(graph))?)]
         {
-            graph.take_traffic();
+            graph.take_fetch_stats();
             batches.iter().try_for_each(|batch| remote.gather(batch, &mut rows))?;
-            travelled.push(graph.take_traffic().remote_rows);
+            travelled.push(graph.take_fetch_stats().remote_rows);
             let mut next = 0;
             stage.bench(variant, &input.name, work, |bencher| {
                 bencher.iter(|| {

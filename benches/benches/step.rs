@@ -8,10 +8,10 @@ use burn::tensor::Device;
 use kiln_benches::{
     Endless, GraphInput, Input, Result, Stage, Work, fake, graph_inputs, inputs, n_threads, train, wants_fake,
 };
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_graph::gcn_norm;
-use kiln_loader::{Fetch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
-use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};
+use kiln_loader::{Batcher, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher};
+use kiln_nn::{GcnConfig, GinConfig, JumpingKnowledge, Normalization};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task,
@@ -39,7 +39,7 @@ fn main() -> Result {
 fn sage(stage: &mut Stage, input: &Input) -> Result {
     let sampled = input.sampled(4)?;
     let flop = sampled.iter().map(|batch| train::flop(input, batch)).sum::<u64>() / sampled.len() as u64;
-    let n_seeds = sampled[0].seed_rows.len() as u64;
+    let n_seeds = sampled[0].seed_index.len() as u64;
     drop(sampled);
     let work = Work::new(n_seeds, "seeds", n_threads()).flop(flop);
     let variant = format!("sage-3x256-{}", input.fanouts_name());
@@ -51,7 +51,7 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
 }
 
 /// The time of so many steps in a steady state: one step before them uses up what was made ahead.
-fn steps<T: Task, F: Fetch<Batch = DeviceBatch<T::Input>>>(
+fn steps<T: Task, F: Batcher<Batch = DeviceBatch<T::Input>>>(
     trainer: &mut Trainer<T>,
     batches: &mut Endless<F>,
     n_steps: u64,
@@ -68,13 +68,13 @@ fn steps<T: Task, F: Fetch<Batch = DeviceBatch<T::Input>>>(
 fn gcn(stage: &mut Stage) -> Result {
     let data = fake()?;
     let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
-    let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformWithLoop);
+    let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformKeepSelfLoops);
     let sampler = NeighborSampler::with_config(graph, config.with_weights(EdgeWeights::Unbiased))?;
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
     let mut batches =
-        Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, fetch, LOADER)?);
+        Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, batcher, LOADER)?);
     let model = GcnConfig {
         d_in: data.features.dim(),
         hidden: 64,
@@ -87,7 +87,7 @@ fn gcn(stage: &mut Stage) -> Result {
         OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
     let (task, config) = (NodeClassification::new(), TrainerConfig::new(optimizer));
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(task, &config, Box::new(Solo), init)?;
+    let mut trainer = Trainer::new(task, &config, Box::new(SingleRank), init)?;
     stage.bench("gcn-2x64-50-50", "fake", Work::new(128, "seeds", n_threads()), |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })
@@ -97,20 +97,21 @@ fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
     let train = input.train();
     let work = Work::new(train.len() as u64, "graphs", n_threads());
     let offsets = input.node_offsets.clone().into();
-    let fetch = GraphFetch::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone());
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
+    let batcher =
+        GraphBatcher::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone());
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 32, ..ItemSamplerConfig::default() };
-    let loader = Loader::new(ItemSampler::new(train, items)?, fetch, LOADER)?;
+    let loader = Loader::new(ItemSampler::new(train, items)?, batcher, LOADER)?;
     let model = GinConfig {
         n_layers: 2,
-        norm: Norm::None,
-        jumping: Jumping::Last,
+        norm: Normalization::None,
+        jumping: JumpingKnowledge::Last,
         dropout: 0.0,
         ..GinConfig::paper(input.features.dim(), 64, input.labels.n_classes())
     };
     let config = TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0));
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(GraphClassification::new(), &config, Box::new(Solo), init)?;
+    let mut trainer = Trainer::new(GraphClassification::new(), &config, Box::new(SingleRank), init)?;
     stage.bench("gin-2x64-epoch", &input.name, work, |bencher| {
         bencher.iter(|| trainer.epoch(&loader, |_| {}).expect("a step should have a finite loss"));
     })

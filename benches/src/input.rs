@@ -3,10 +3,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_data::{Dataset, debian_packages, synthetic};
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Sampled, Scratch};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SampledBlocks, Scratch};
 use kiln_store::npy;
 
 use crate::Result;
@@ -49,7 +49,7 @@ pub struct GraphInput {
     /// Where each graph's nodes start.
     pub node_offsets: Vec<u32>,
     /// Each node's degree, up to 64, as one-hot columns.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// Each graph's class.
     pub labels: Arc<Labels>,
 }
@@ -141,7 +141,7 @@ impl Input {
     /// # Errors
     /// When there is no training node.
     pub fn batches(&self, n: usize) -> Result<Vec<SeedBatch>> {
-        let order = self.items(BATCH_SIZE)?.epoch(Pass::Train { epoch: 0 });
+        let order = self.items(BATCH_SIZE)?.epoch(Phase::Train { epoch: 0 });
         let n_whole = (order.items().len() / BATCH_SIZE).max(1);
         Ok((0..n.min(n_whole)).map(|step| order.step(step)).collect())
     }
@@ -164,7 +164,7 @@ impl Input {
     ///
     /// # Errors
     /// When the graph is damaged or there is no training node.
-    pub fn sampled(&self, n: usize) -> Result<Vec<Sampled>> {
+    pub fn sampled(&self, n: usize) -> Result<Vec<SampledBlocks>> {
         let (sampler, mut scratch) = (self.sampler(), Scratch::default());
         let batches = self.batches(n)?;
         Ok(batches
@@ -191,7 +191,7 @@ impl GraphInput {
             let degree = graph.in_degree(NodeId(node as u32)).min(LARGEST_DEGREE);
             rows[node * dim + degree as usize] = 1.0;
         }
-        let features = Arc::new(Dense::from_f32(rows, dim)?);
+        let features = Arc::new(DenseFeatures::from_f32(rows, dim)?);
         Ok(Self { name: name.to_owned(), graph, node_offsets, features, labels })
     }
 

@@ -2,11 +2,11 @@
 //! that a worker makes beside it.
 
 use burn::tensor::Device;
-use kiln_comm::Solo;
-use kiln_feature::FeatureSource;
-use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
+use kiln_comm::SingleRank;
+use kiln_feature::FeatureStore;
+use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{NeighborSampler, Sampled};
+use kiln_sample::{NeighborSampler, SampledBlocks};
 use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
@@ -15,7 +15,7 @@ use crate::{BATCH_SIZE, Endless, Input, Result};
 pub const HIDDEN: usize = 256;
 
 /// What makes the batches.
-pub type SageBatches = Endless<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
+pub type SageBatches = Endless<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 /// Fresh batches of an input on a device, made by one worker ahead of the trainer.
 ///
@@ -23,17 +23,17 @@ pub type SageBatches = Endless<DeviceBatcher<NodeFetch<NeighborSampler, dyn Feat
 /// What the loader says.
 pub fn batches(input: &Input, device: &Device) -> Result<SageBatches> {
     let data = &input.dataset;
-    let fetch = NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone());
-    Ok(Endless::new(loader(input, DeviceBatcher::new(fetch, device))?))
+    let batcher = NodeBatcher::new(input.sampler().into(), data.features.clone(), data.labels.clone());
+    Ok(Endless::new(loader(input, DeviceBatcher::new(batcher, device))?))
 }
 
 /// A loader of one worker over an input's training nodes.
 ///
 /// # Errors
 /// What the loader says.
-pub fn loader<F: Fetch>(input: &Input, fetch: F) -> Result<Loader<F>> {
+pub fn loader<F: Batcher>(input: &Input, batcher: F) -> Result<Loader<F>> {
     let config = LoaderConfig { workers: 1, ..LoaderConfig::default() };
-    Ok(Loader::new(input.items(BATCH_SIZE)?, fetch, config)?)
+    Ok(Loader::new(input.items(BATCH_SIZE)?, batcher, config)?)
 }
 
 /// A trainer on a device of GraphSAGE with as many layers as the input has fanouts: means, no dropout, Adam 0.01.
@@ -54,13 +54,13 @@ pub fn trainer(input: &Input, device: &Device) -> Result<Trainer<NodeClassificat
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { seed: 0, device: device.clone(), optimizer };
     let init = |key, device: &Device| model.init(key, device);
-    Ok(Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init)?)
+    Ok(Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
 }
 
 /// Floating-point operations of the dense products of a step on these blocks, in the cheaper order of projecting
 /// and aggregating: a layer has two products forward, two for its weights' gradients and, but for the first
 /// layer, two for its input's. 18 GFLOP for three layers of 256 on a graph like ogbn-arxiv.
-pub fn flop(input: &Input, sampled: &Sampled) -> u64 {
+pub fn flop(input: &Input, sampled: &SampledBlocks) -> u64 {
     let (d_in, n_classes) = (input.dataset.features.dim(), input.dataset.labels.n_classes());
     let n_layers = sampled.blocks.len();
     let width = |layer: usize| match layer {

@@ -123,8 +123,8 @@ fn examples_of_processes_train_on_threads() {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u16).map(|node| node % 2).collect();
     let book = kiln::partition::PartitionBook::from_parts(&owners, 2).unwrap();
     let (hash, method) = (data.hash().unwrap(), kiln::partition::Method::Random);
-    let origin = kiln::partition::Origin { hash, method, n_cut_edges: 0 };
-    kiln::partition::write_parts(&data, &book, &origin, None, &parts).unwrap();
+    let meta = kiln::partition::PartitionMeta { hash, method, n_cut_edges: 0 };
+    kiln::partition::write_parts(&data, &book, &meta, None, &parts).unwrap();
     let args = ["--ranks", "2", "--epochs", "1", "--parts", parts.to_str().unwrap()];
     let printed = run(env!("CARGO_BIN_EXE_distributed_sage"), &args);
     assert!(printed.contains("worker mode, 2 parts"), "{printed}");

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use kiln::data::convert::{self, Options};
-use kiln::data::format::{self, Verified};
-use kiln::data::{Dataset, Kind};
+use kiln::data::convert::{self, ConvertOptions};
+use kiln::data::format::{self, VerifyReport};
+use kiln::data::{Dataset, DatasetFormat};
 use kiln::graph::{Duplicates, SelfLoops};
 use kiln::partition::{
-    CacheConfig, Method, Origin, PartitionBook, Quality, assign, part_folder, write_parts,
+    CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes, write_parts,
 };
 use kiln::sample::Fanout;
 
@@ -108,7 +108,7 @@ pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
 
 fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    let options = Options {
+    let options = ConvertOptions {
         memory_bytes: args.memory,
         n_nodes: args.nodes,
         symmetrize: args.symmetrize,
@@ -127,7 +127,7 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
 
 fn run_verify(folder: &PathBuf) -> anyhow::Result<()> {
     let start = Instant::now();
-    let Verified { n_nodes, n_edges, n_hashed, notes } = format::verify(folder)?;
+    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = format::verify(folder)?;
     for note in &notes {
         print_rank_zero(format_args!("note: {note}"));
     }
@@ -148,23 +148,23 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let (graph, train) = (&data.graph, &data.split.train);
     let method = args.method.unwrap_or_else(|| Method::auto(graph.n_edges()));
     let start = Instant::now();
-    let parts = assign(graph, train, args.parts, method, args.seed)?;
+    let parts = partition_nodes(graph, train, args.parts, method, args.seed)?;
     print_rank_zero(format_args!("method: {method}, {:.1} s", start.elapsed().as_secs_f64()));
-    let quality = Quality::of(graph, train, &parts, args.parts)?;
-    print_rank_zero(quality);
+    let stats = PartitionStats::of(graph, train, &parts, args.parts)?;
+    print_rank_zero(stats);
     let book = PartitionBook::from_parts(&parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
-    let origin = Origin { hash, method, n_cut_edges: quality.n_cut_edges };
+    let meta = PartitionMeta { hash, method, n_cut_edges: stats.n_cut_edges };
     // Fanouts of samplers begin at the input layer.
     let fanouts = args.fanouts.iter().rev().copied().collect();
     let (ratio, batch_size, seed) = (args.cache_ratio, args.batch_size, args.seed);
     let cache = (ratio != 0.0).then_some(CacheConfig { ratio, fanouts, batch_size, seed });
-    let written = write_parts(&data, &book, &origin, cache.as_ref(), &args.out)?;
+    let written = write_parts(&data, &book, &meta, cache.as_ref(), &args.out)?;
     for (part, written) in written.iter().enumerate() {
         print_rank_zero(format_args!("part {part}: {written}"));
     }
-    let (first, seconds) = (part_folder(&args.out, 0), start.elapsed().as_secs_f64());
+    let (first, seconds) = (part_dir(&args.out, 0), start.elapsed().as_secs_f64());
     print_rank_zero(format_args!("written: {} and so on, in {seconds:.1} s", first.display()));
     Ok(())
 }
@@ -176,7 +176,8 @@ fn open(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
         _ => kiln::data::open(&args.source)?,
     };
     let data = if args.standardize { data.standardize()? } else { data };
-    let is_kiln = !args.standardize && matches!(kiln::data::recognize(&args.source), Ok(Kind::Kiln));
+    let is_kiln =
+        !args.standardize && matches!(kiln::data::detect_format(&args.source), Ok(DatasetFormat::Kiln));
     let hash = if is_kiln { hash(&args.source, &data)? } else { data.hash()? };
     Ok((data, hash))
 }

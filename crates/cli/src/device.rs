@@ -56,7 +56,7 @@ impl DeviceArgs {
         let hits = loader.hit_rate();
         print_rank_zero(format_args!(
             "feature hits    {:.1} % of {} rows",
-            100.0 * hits.share(),
+            100.0 * hits.hit_rate(),
             hits.n_rows
         ));
     }

@@ -32,7 +32,7 @@ use clap_complete::Shell;
 
 /// Activations, gradients and batches are allocated and freed in each step.
 #[global_allocator]
-static ALLOCATOR: kiln::mem::LargeBuffers = kiln::mem::LargeBuffers::new();
+static ALLOCATOR: kiln::mem::HugePageAllocator = kiln::mem::HugePageAllocator::new();
 
 /// Trains graph neural networks on minibatches of sampled neighbourhoods.
 #[derive(Debug, Parser)]

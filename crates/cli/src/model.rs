@@ -2,7 +2,9 @@
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use kiln::nn::{Aggregate, Epsilon, GcnConfig, GinConfig, Jumping, Norm, Readout, SageConfig};
+use kiln::nn::{
+    Aggregate, Epsilon, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout, SageConfig,
+};
 use kiln::sample::Fanout;
 
 use crate::flags;
@@ -44,10 +46,10 @@ pub(crate) struct ModelArgs {
     mlp_layers: Option<usize>,
     /// With `--model gin`: normalisation; batch if not given.
     #[arg(long, value_parser = flags::choice([
-        ("batch", "By the statistics of batches", Norm::Batch),
-        ("none", "Not at all", Norm::None),
+        ("batch", "By the statistics of batches", Normalization::Batch),
+        ("none", "Not at all", Normalization::None),
     ]))]
-    norm: Option<Norm>,
+    norm: Option<Normalization>,
     /// With `--model gin`: learns by how much a node's own row weighs more than a neighbour's (GIN-eps); 0 if not given (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
@@ -60,10 +62,10 @@ pub(crate) struct ModelArgs {
     readout: Option<Readout>,
     /// With `--model gin`: layers that are read out; all if not given.
     #[arg(long, value_parser = flags::choice([
-        ("all", "The input and all layers, as in the paper", Jumping::Sum),
-        ("last", "The last one", Jumping::Last),
+        ("all", "The input and all layers, as in the paper", JumpingKnowledge::Sum),
+        ("last", "The last one", JumpingKnowledge::Last),
     ]))]
-    jumping: Option<Jumping>,
+    jumping: Option<JumpingKnowledge>,
 }
 
 /// A model of nodes.

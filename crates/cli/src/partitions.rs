@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::comm::rpc::{Token, secret};
-use kiln::remote::{PartitionsConfig, Traffic};
-use kiln::train::{Counts, EpochReport, Observer, StepReport};
+use kiln::remote::{FetchStats, PartitionsConfig};
+use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback};
 use kiln::{GraphMode, Joined, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::flags;
@@ -139,22 +139,22 @@ pub(crate) fn print_memory(joined: &Joined, workers: usize, queue_bytes: usize, 
 pub(crate) struct TrafficLines {
     rank: usize,
     joined: Option<Joined>,
-    traffic: Cell<Traffic>,
+    stats: Cell<FetchStats>,
 }
 
 impl TrafficLines {
     /// The lines of a rank and its loader.
     pub(crate) fn new(rank: &RankHandle, loader: &NeighborLoader) -> Self {
         let (rank, joined) = (rank.index(), loader.partition().cloned());
-        Self { rank, joined, traffic: Cell::default() }
+        Self { rank, joined, stats: Cell::default() }
     }
 
-    fn take(&self) -> Traffic {
-        self.joined.as_ref().map(|joined| joined.graph.take_traffic()).unwrap_or_default()
+    fn take(&self) -> FetchStats {
+        self.joined.as_ref().map(|joined| joined.graph.take_fetch_stats()).unwrap_or_default()
     }
 }
 
-impl Observer for TrafficLines {
+impl TrainCallback for TrafficLines {
     fn started(&mut self, _: &kiln::train::Run, _: usize) {
         self.take();
     }
@@ -162,13 +162,13 @@ impl Observer for TrafficLines {
     fn step(&mut self, _: &StepReport) {}
 
     fn epoch_trained(&mut self, _: &EpochReport) {
-        self.traffic.set(self.take());
+        self.stats.set(self.take());
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, _: &Counts, _: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, _: &MetricSums, _: bool) {
         self.take();
         let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
-        let traffic = self.traffic.get();
+        let stats = self.stats.get();
         // Of every process, not of the first one alone.
         let line = format!("trainer {rank}  epoch {epoch:3}  loss {loss:.4}  {seconds:.2} s  {traffic}");
         let _ = writeln!(io::stdout(), "{line}");

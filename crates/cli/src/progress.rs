@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln::train::{Counts, EpochReport, MeanStepTime, Observer, Resumed, Run, StepReport};
+use kiln::train::{EpochReport, MeanStepTime, MetricSums, Resumed, Run, StepReport, TrainCallback};
 
 use crate::output::print_rank_zero;
 
@@ -51,7 +51,7 @@ impl Drop for Progress {
     }
 }
 
-impl Observer for Progress {
+impl TrainCallback for Progress {
     fn started(&mut self, run: &Run, n_steps: usize) {
         self.bar.set_length(self.n_epochs.saturating_mul(n_steps) as u64);
         let Some(Resumed { epoch, step, n_ranks, damage }) = run.resumed() else { return };
@@ -81,7 +81,7 @@ impl Observer for Progress {
         }
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let seconds = train.wall.as_secs_f64();
         let line = format!(
             "epoch {epoch:3}/{}  loss {:.4}  train {:.4}  val {:.4}  {seconds:.2} s  {:.0} seeds/s{}",

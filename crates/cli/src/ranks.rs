@@ -7,9 +7,9 @@ use anyhow::ensure;
 use clap::Args;
 use kiln::RankConfig;
 use kiln::comm::rpc::{Tls, ensure_private, secret};
-use kiln::comm::{EngineKind, Launch, LaunchFlags, Master, Ranks};
+use kiln::comm::{CommBackend, LaunchEnv, LaunchFlags, MasterAddress, ThreadRanks};
 use kiln::kernels::Devices;
-use kiln::loader::{LoaderConfig, Uneven};
+use kiln::loader::{LoaderConfig, UnevenShards};
 use kiln::train::BatchConfig;
 
 use crate::flags;
@@ -43,11 +43,11 @@ pub(crate) struct RankArgs {
     drop_last: bool,
     /// What happens to the items of an epoch's last step that do not divide by the number of ranks.
     #[arg(long, default_value = "join", value_parser = flags::choice([
-        ("join", "All are used, some ranks get one more than others", Uneven::Join),
-        ("drop", "The last ones are left out", Uneven::Drop),
-        ("pad", "The first ones of the epoch are used once more", Uneven::Pad),
+        ("join", "All are used, some ranks get one more than others", UnevenShards::Join),
+        ("drop", "The last ones are left out", UnevenShards::Drop),
+        ("pad", "The first ones of the epoch are used once more", UnevenShards::Pad),
     ]))]
-    uneven: Uneven,
+    uneven: UnevenShards,
     /// Seed of the order, the samples, the initial weights and dropout, and of the split of a set of graphs.
     #[arg(long, default_value = "0")]
     pub(crate) seed: u64,
@@ -78,15 +78,15 @@ struct LaunchArgs {
     local_rank: Option<usize>,
     /// Where rank 0 serves the others.
     #[arg(long, value_name = "HOST:PORT")]
-    master: Option<Master>,
+    master: Option<MasterAddress>,
     /// What carries gradients.
     #[arg(long, default_value = "auto", value_parser = flags::choice([
-        ("auto", "The first of mpi and nccl that was built in and works on this machine", EngineKind::Auto),
-        ("mpi", "MPI (feature `mpi`)", EngineKind::Mpi),
-        ("nccl", "NCCL, one GPU a rank (feature `nccl`)", EngineKind::Nccl),
-        ("store", "The first process; needs nothing, and is for small models", EngineKind::Store),
+        ("auto", "The first of mpi and nccl that was built in and works on this machine", CommBackend::Auto),
+        ("mpi", "MPI (feature `mpi`)", CommBackend::Mpi),
+        ("nccl", "NCCL, one GPU a rank (feature `nccl`)", CommBackend::Nccl),
+        ("store", "The first process; needs nothing, and is for small models", CommBackend::Store),
     ]))]
-    engine: EngineKind,
+    engine: CommBackend,
     /// Seconds that a process waits for all others to start.
     #[arg(long, value_parser = flags::size, default_value = "300")]
     join_within: usize,
@@ -121,16 +121,16 @@ impl TlsArgs {
 
 impl RankArgs {
     /// How this process was started, where it is one of several.
-    pub(crate) fn launch(&self) -> anyhow::Result<Option<Launch>> {
+    pub(crate) fn launch(&self) -> anyhow::Result<Option<LaunchEnv>> {
         let &LaunchArgs { rank, world_size, local_rank, ref master, .. } = &self.launch;
         let flags = LaunchFlags { rank, world_size, local_rank, master: master.clone() };
         // A world of one process needs no other.
-        let launch = Launch::detect(&flags, |name| std::env::var(name).ok())?;
+        let launch = LaunchEnv::detect(&flags, |name| std::env::var(name).ok())?;
         Ok(launch.filter(|launch| 1 < launch.world_size))
     }
 
     /// The ranks of this process, for a process that was started so.
-    pub(crate) fn config(&self, launch: Option<&Launch>) -> anyhow::Result<RankConfig> {
+    pub(crate) fn config(&self, launch: Option<&LaunchEnv>) -> anyhow::Result<RankConfig> {
         let LaunchArgs { engine, join_within, tls, .. } = &self.launch;
         let mut config = match launch {
             Some(launch) => {
@@ -148,7 +148,7 @@ impl RankArgs {
             None => RankConfig::threads(self.n_threads()),
         };
         config = config
-            .engine(*engine)
+            .backend(*engine)
             .join_within(Duration::from_secs(*join_within as u64))
             .version(env!("CARGO_PKG_VERSION"));
         if let Some(seconds) = self.deadline {
@@ -173,15 +173,15 @@ impl RankArgs {
         let device = &self.device.of_rank(0).device;
         match self.ranks {
             RankCount::Exactly(n_ranks) => n_ranks,
-            RankCount::Auto if self.device.len() == 1 && kiln::kernels::is_processor(device) => {
-                (Ranks::of(1).threads_per_rank / self.threads_per_rank.unwrap_or(1)).max(1)
+            RankCount::Auto if self.device.len() == 1 && kiln::kernels::is_cpu(device) => {
+                (ThreadRanks::of(1).threads_per_rank / self.threads_per_rank.unwrap_or(1)).max(1)
             }
             RankCount::Auto => self.device.len(),
         }
     }
 
     /// Ranks that train together.
-    pub(crate) fn n_ranks(&self, launch: Option<&Launch>) -> usize {
+    pub(crate) fn n_ranks(&self, launch: Option<&LaunchEnv>) -> usize {
         launch.map_or_else(|| self.n_threads(), |launch| launch.world_size)
     }
 
@@ -220,7 +220,7 @@ mod tests {
     fn auto_is_one_rank_per_device_or_the_cores() {
         assert_eq!(n_ranks("--ranks 3"), 3);
         assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu"), 3);
-        let n_cores = Ranks::of(1).threads_per_rank;
+        let n_cores = ThreadRanks::of(1).threads_per_rank;
         assert_eq!(n_ranks("--ranks auto"), n_cores);
         assert_eq!(n_ranks("--ranks auto --threads-per-rank 2"), (n_cores / 2).max(1));
         assert!(Program::try_parse_from(["program", "--ranks", "all"]).is_err());

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, GraphDataset, Kind, NodeFeatures, synthetic};
+use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, synthetic};
 
 use crate::flags;
 use crate::output::print_rank_zero;
@@ -60,7 +60,9 @@ impl DataArgs {
     pub(crate) fn has_graphs(&self) -> anyhow::Result<bool> {
         Ok(match &self.data {
             DataSource::Mutag => true,
-            DataSource::Path(path) => matches!(kiln::data::recognize(path)?, Kind::Gin | Kind::Tu),
+            DataSource::Path(path) => {
+                matches!(kiln::data::detect_format(path)?, DatasetFormat::Gin | DatasetFormat::Tu)
+            }
             DataSource::DebianPackages | DataSource::Sbm | DataSource::Fake(_) => false,
         })
     }
@@ -128,12 +130,12 @@ impl DataArgs {
             DataSource::Path(path) => path,
         };
         let started = Instant::now();
-        let kind = kiln::data::recognize(path)?;
+        let kind = kiln::data::detect_format(path)?;
         let mut data = kiln::data::open(path)?;
         let ms = started.elapsed().as_secs_f64() * 1e3;
         print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
         // The readers of other formats have read the split; kiln's own opens in constant time.
-        if kind == Kind::Kiln {
+        if kind == DatasetFormat::Kiln {
             data.notes = data.check_split().context("checking the split")?;
         }
         Ok(data)
@@ -144,10 +146,10 @@ impl DataArgs {
         let set = match &self.data {
             DataSource::Path(path) => {
                 let started = Instant::now();
-                let kind = kiln::data::recognize(path)?;
+                let kind = kiln::data::detect_format(path)?;
                 let set = match kind {
-                    Kind::Gin => kiln::data::gin::read(path)?,
-                    Kind::Tu => kiln::data::tu::read(path)?,
+                    DatasetFormat::Gin => kiln::data::gin::read(path)?,
+                    DatasetFormat::Tu => kiln::data::tu::read(path)?,
                     _ => bail!("{} is {kind}: expected a set of graphs", path.display()),
                 };
                 let ms = started.elapsed().as_secs_f64() * 1e3;
@@ -166,8 +168,8 @@ impl DataArgs {
 
 /// The hash of a dataset: of one in kiln's own format the one that is stored there; any other is read once.
 pub(crate) fn hash(path: &std::path::Path, data: &Dataset) -> anyhow::Result<String> {
-    match kiln::data::recognize(path)? {
-        Kind::Kiln => Ok(kiln::data::format::hash(path)?),
+    match kiln::data::detect_format(path)? {
+        DatasetFormat::Kiln => Ok(kiln::data::format::hash(path)?),
         _ => Ok(data.hash()?),
     }
 }

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use kiln::comm::{EXIT_RETRY, Launch};
+use kiln::comm::{EXIT_RETRY, LaunchEnv};
 use kiln::data::Split;
-use kiln::loader::Pass;
+use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
 use kiln::sample::{Fanout, Rule};
-use kiln::train::{CrossValidation, FoldResult, Observer, OptimizerConfig, RunIdentity};
+use kiln::train::{CrossValidation, FoldResult, OptimizerConfig, RunIdentity, TrainCallback};
 use kiln::{DataDims, DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
 
 use crate::device::DeviceArgs;
@@ -97,7 +97,7 @@ struct SamplingArgs {
 struct TrainRun<'a> {
     args: &'a TrainArgs,
     optimizer: OptimizerConfig,
-    launch: Option<Launch>,
+    launch: Option<LaunchEnv>,
     started: Instant,
     /// What each flag was set to, defaults included.
     flags: BTreeMap<String, String>,
@@ -230,7 +230,7 @@ impl TrainRun<'_> {
                 let result = FoldResult::of(fold, n_folds, |left_out| {
                     let split = Split::leave_out(&folds, left_out);
                     let loader = self.graph_loader(GraphLoader::new(&graphs, features.clone(), &split));
-                    let phases = &[Pass::Test, Pass::Validation][..left_out.len()];
+                    let phases = &[Phase::Test, Phase::Validation][..left_out.len()];
                     trainer.learning_curves(&loader, self.args.fit.epochs, phases)
                 })?;
                 let (best, inner) = (result.best_accuracy(), result.by_inner_validation);
@@ -276,7 +276,7 @@ impl TrainRun<'_> {
         loader: &L,
         rank: &RankHandle,
         hash: &str,
-        observer: impl Observer + 'static,
+        callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
         let TrainArgs { fit, ranks, .. } = self.args;
         let progress = || Progress::new(fit.epochs, rank.world_size(), fit.loss_every);
@@ -287,7 +287,7 @@ impl TrainRun<'_> {
             .title(format!("kiln train on {}", loader.names().0))
             .started(self.started)
             .stop_flag(self.stop.clone())
-            .callback((rank.is_zero().then(progress), observer));
+            .callback((rank.is_zero().then(progress), callback));
         let mut trainer = Trainer::new(model.clone(), self.optimizer)
             .seed(ranks.seed)
             .devices(ranks.device.clone())
@@ -331,7 +331,7 @@ impl TrainRun<'_> {
         let (n_ranks, batches) = (ranks.n_ranks(self.launch.as_ref()), ranks.batches(self.is_of_graphs));
         let of_ranks = [
             ("--batch-size x --ranks".to_owned(), Some(batches.batch_size * n_ranks)),
-            ("--ranks".to_owned(), (batches.uneven != kiln::loader::Uneven::Join).then_some(n_ranks)),
+            ("--ranks".to_owned(), (batches.uneven != kiln::loader::UnevenShards::Join).then_some(n_ranks)),
         ];
         let of_ranks = of_ranks.into_iter().filter_map(|(name, value)| Some((name, value?.to_string())));
         let program = ("the program".to_owned(), "kiln train".to_owned());

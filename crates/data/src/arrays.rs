@@ -2,8 +2,8 @@
 //! stored in. What can be used as it is stays mapped; what cannot is copied, with a note.
 
 use half::f16;
-use kiln_feature::{Dense, MAX_DIM, Rows};
-use kiln_graph::{Buf, NodeId};
+use kiln_feature::{DenseFeatures, FeatureArray, MAX_DIM};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError};
 
@@ -12,7 +12,7 @@ use crate::{Note, Result};
 
 /// Offsets, as an `indptr` has them. Neither order nor range is checked: a negative one becomes a number
 /// beyond all others.
-pub(crate) fn offsets_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Buf<u64>> {
+pub(crate) fn offsets_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<SharedArray<u64>> {
     array.check_vector()?;
     check_node_count(array.n_values().saturating_sub(1))?;
     match array.dtype() {
@@ -37,7 +37,7 @@ pub(crate) fn nodes_of(
     what: &'static str,
     n_nodes: usize,
     notes: &mut Vec<Note>,
-) -> Result<Buf<NodeId>> {
+) -> Result<SharedArray<NodeId>> {
     array.check_vector()?;
     match array.dtype() {
         DType::I32 | DType::U32 => Ok(array.elements()?),
@@ -87,7 +87,7 @@ pub(crate) fn node_error(
 }
 
 /// Classes, one a node; negative means that there is none. 32-bit ones stay as they are stored.
-pub(crate) fn labels_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Buf<i32>> {
+pub(crate) fn labels_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<SharedArray<i32>> {
     const TO: &str = "32-bit classes: save them as <i4 to have them mapped";
     array.check_vector()?;
     match array.dtype() {
@@ -127,17 +127,17 @@ fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
 }
 
 /// Rows of features, `[n_rows, dim]` or `[n_rows]` for one column.
-pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Dense> {
+pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     let (_, dim) = row_shape(array)?;
     match array.dtype() {
-        DType::F32 => Ok(Dense::from_f32(array.elements::<f32>()?, dim)?),
-        DType::F16 => Ok(Dense::new(Rows::F16(array.elements::<f16>()?), dim)?),
+        DType::F32 => Ok(DenseFeatures::from_f32(array.elements::<f32>()?, dim)?),
+        DType::F16 => Ok(DenseFeatures::new(FeatureArray::F16(array.elements::<f16>()?), dim)?),
         DType::F64 => {
             let mut values = array.room()?;
             values.extend(array.elements::<f64>()?.iter().map(|&value| value as f32));
             check_converted(array, &values, 0, dim)?;
             notes.push(converted(array, "32-bit floats: save them as <f4 to have them mapped"));
-            Ok(Dense::from_f32(values, dim)?)
+            Ok(DenseFeatures::from_f32(values, dim)?)
         }
         _ => Err(array.wrong_type("<f4 or <f2").into()),
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels, Rows};
-use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 
 use crate::dataset::{Dataset, Split, symmetrized};
 use crate::error::{BuildError, Result};
-use crate::names::Names;
+use crate::node_names::NodeNames;
 
 /// Builds a [`Dataset`] from a program's own arrays.
 ///
@@ -39,7 +39,7 @@ pub struct DatasetBuilder<'a> {
     features: Option<Features>,
     labels: Option<Labels>,
     split: Option<Split>,
-    node_names: Names,
+    node_names: NodeNames,
     class_names: Vec<String>,
     edge_type_names: Vec<String>,
 }
@@ -54,8 +54,8 @@ enum Edges<'a> {
 /// The feature rows as given.
 #[derive(Debug, Clone)]
 enum Features {
-    Rows { rows: Rows, dim: usize },
-    Source(Arc<dyn FeatureSource>),
+    Rows { rows: FeatureArray, dim: usize },
+    Source(Arc<dyn FeatureStore>),
 }
 
 impl Dataset {
@@ -71,7 +71,7 @@ impl Dataset {
             features: None,
             labels: None,
             split: None,
-            node_names: Names::default(),
+            node_names: NodeNames::default(),
             class_names: Vec::new(),
             edge_type_names: Vec::new(),
         }
@@ -105,26 +105,26 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Sets the features, row-major, `[n_nodes, dim]`: a `Vec` of `f32`, `f16` or `bf16`, or a range of a mapped file.
-    pub fn features(self, rows: impl Into<Rows>, dim: usize) -> Self {
+    pub fn features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
         Self { features: Some(Features::Rows { rows: rows.into(), dim }), ..self }
     }
 
     /// Sets features of any other kind, such as sparse ones.
-    pub fn feature_source(self, features: Arc<dyn FeatureSource>) -> Self {
+    pub fn feature_store(self, features: Arc<dyn FeatureStore>) -> Self {
         Self { features: Some(Features::Source(features)), ..self }
     }
 
     /// Sets the class of each node, 0 to `n_classes - 1`; a negative number is a node without a label.
-    pub fn labels(self, classes: impl Into<Buf<i32>>, n_classes: usize) -> Self {
+    pub fn labels(self, classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
         Self { labels: Some(Labels::new(classes, n_classes)), ..self }
     }
 
     /// Sets the nodes that training, validation and test use. Each of them has a label and is in one part only.
     pub fn split(
         self,
-        train: impl Into<Buf<NodeId>>,
-        val: impl Into<Buf<NodeId>>,
-        test: impl Into<Buf<NodeId>>,
+        train: impl Into<SharedArray<NodeId>>,
+        val: impl Into<SharedArray<NodeId>>,
+        test: impl Into<SharedArray<NodeId>>,
     ) -> Self {
         Self { split: Some(Split { train: train.into(), val: val.into(), test: test.into() }), ..self }
     }
@@ -136,7 +136,7 @@ impl<'a> DatasetBuilder<'a> {
 
     /// Sets the nodes' names, one per node.
     pub fn node_names<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Self {
-        Self { node_names: Names::new(names), ..self }
+        Self { node_names: NodeNames::new(names), ..self }
     }
 
     /// Sets the classes' names, one per class.
@@ -159,7 +159,7 @@ impl<'a> DatasetBuilder<'a> {
     pub fn build(self) -> Result<Dataset> {
         let graph = self.build_graph()?;
         let features = match self.features.ok_or(missing("features", ".features(x, dim)"))? {
-            Features::Rows { rows, dim } => Arc::new(Dense::new(rows, dim)?),
+            Features::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
             Features::Source(source) => source,
         };
         check_length("feature rows", "node", self.n_nodes, features.n_rows())?;

@@ -1,14 +1,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 
 use crate::check::{Place, check_split, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
-use crate::{Names, Note, Result};
+use crate::{NodeNames, Note, Result};
 
 /// A graph with all that node classification needs. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -18,13 +18,13 @@ pub struct Dataset {
     /// The topology.
     pub graph: Arc<Csc>,
     /// One row a node, `[n_nodes, dim]`.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// One class a node, or none.
     pub labels: Arc<Labels>,
     /// Which labelled nodes to train and to judge on.
     pub split: Split,
     /// The nodes' names; empty for sets whose nodes have none.
-    pub names: Arc<Names>,
+    pub names: Arc<NodeNames>,
     /// The classes' names, by class.
     pub class_names: Vec<String>,
     /// The edge types' names, by type; empty for graphs without edge types.
@@ -38,11 +38,11 @@ pub struct Dataset {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
     /// The nodes whose labels the loss reads.
-    pub train: Buf<NodeId>,
+    pub train: SharedArray<NodeId>,
     /// The nodes that choose the epoch and the settings.
-    pub val: Buf<NodeId>,
+    pub val: SharedArray<NodeId>,
     /// The nodes that are read once, at the end.
-    pub test: Buf<NodeId>,
+    pub test: SharedArray<NodeId>,
 }
 
 impl Split {
@@ -116,7 +116,7 @@ impl Split {
     }
 
     /// The three parts with their names.
-    pub fn parts(&self) -> [(&'static str, &Buf<NodeId>); 3] {
+    pub fn parts(&self) -> [(&'static str, &SharedArray<NodeId>); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
     }
 }
@@ -259,7 +259,7 @@ impl Dataset {
             Ok(())
         })?;
         change(&mut values, dim)?;
-        Ok(Self { features: Arc::new(Dense::from_f32(values, dim)?), ..self })
+        Ok(Self { features: Arc::new(DenseFeatures::from_f32(values, dim)?), ..self })
     }
 }
 

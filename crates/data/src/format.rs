@@ -19,7 +19,7 @@ mod verify;
 
 use std::path::Path;
 
-use kiln_feature::{FeatureSource, Labels};
+use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::Csc;
 use kiln_store::array_folder::{ElementType, Entries, FolderWriter};
 use kiln_store::check_count;
@@ -31,7 +31,7 @@ use crate::graph_folder::{class_names_to_write, push_rows, read_graph, row_eleme
 use crate::{Dataset, Result, Split};
 
 pub(crate) use self::copy::copy;
-pub use self::verify::{Verified, verify};
+pub use self::verify::{VerifyReport, verify};
 
 /// Opens a set in kiln's form, in a time that does not depend on its size: the manifest and the headers of
 /// the arrays are read, the arrays are mapped.
@@ -147,14 +147,14 @@ pub(crate) fn write_labels(set: &mut FolderWriter, labels: &Labels, split: &Spli
     Ok(())
 }
 
-fn write_features(set: &mut FolderWriter, features: &dyn FeatureSource) -> Result<()> {
+fn write_features(set: &mut FolderWriter, features: &dyn FeatureStore) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
         set.put("features_indptr.npy", ElementType::U64, sparse.indptr())?;
         set.put("features_indices.npy", ElementType::U32, sparse.columns())?;
         set.put("features_data.npy", ElementType::F32, sparse.values())?;
         return Ok(());
     }
-    let dtype = row_element_type(features.row_type())?;
+    let dtype = row_element_type(features.dtype())?;
     let mut array = set.rows("features.npy", dtype, features.dim())?;
     for_each_rows(features, |_, rows| push_rows(&mut array, rows))?;
     Ok(set.add(array)?)

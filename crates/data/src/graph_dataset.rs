@@ -2,8 +2,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_feature::{FeatureStore, Labels};
+use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 
@@ -36,10 +36,10 @@ pub struct GraphDataset {
     /// What the user should know of how the set was read.
     pub notes: Vec<Note>,
     graph: Arc<Csc>,
-    node_offsets: Buf<u32>,
+    node_offsets: SharedArray<u32>,
     labels: Arc<Labels>,
     node_labels: Option<Arc<Labels>>,
-    features: Option<Arc<dyn FeatureSource>>,
+    features: Option<Arc<dyn FeatureStore>>,
 }
 
 impl GraphDataset {
@@ -53,7 +53,7 @@ impl GraphDataset {
     pub fn new(
         name: impl Into<String>,
         graph: Csc,
-        node_offsets: impl Into<Buf<u32>>,
+        node_offsets: impl Into<SharedArray<u32>>,
         labels: Labels,
     ) -> Result<Self> {
         let (name, node_offsets) = (name.into(), node_offsets.into());
@@ -80,7 +80,7 @@ impl GraphDataset {
     ///
     /// # Errors
     /// [`kiln_store::Error::Inconsistent`] unless there is one row a node.
-    pub fn with_features(self, features: Arc<dyn FeatureSource>) -> Result<Self> {
+    pub fn with_features(self, features: Arc<dyn FeatureStore>) -> Result<Self> {
         let n_nodes = self.graph.n_nodes();
         check_count(&self.name, "the number of feature rows", n_nodes, features.n_rows())?;
         Ok(Self { features: Some(features), ..self })
@@ -116,7 +116,7 @@ impl GraphDataset {
     }
 
     /// Where each graph's nodes start; see the table on [`GraphDataset`].
-    pub fn node_offsets(&self) -> &Buf<u32> {
+    pub fn node_offsets(&self) -> &SharedArray<u32> {
         &self.node_offsets
     }
 
@@ -131,7 +131,7 @@ impl GraphDataset {
     }
 
     /// The features of each node, if the nodes have features.
-    pub fn features(&self) -> Option<&Arc<dyn FeatureSource>> {
+    pub fn features(&self) -> Option<&Arc<dyn FeatureStore>> {
         self.features.as_ref()
     }
 

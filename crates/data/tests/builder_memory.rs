@@ -5,8 +5,8 @@ use std::fs;
 use std::sync::Arc;
 
 use kiln_data::Dataset;
-use kiln_feature::Rows;
-use kiln_graph::{Buf, CscBuilder, Mapping, NodeId};
+use kiln_feature::FeatureArray;
+use kiln_graph::{CscBuilder, MappedFile, NodeId, SharedArray};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -35,8 +35,8 @@ fn building_a_dataset_copies_no_array() {
     let (train, val, test) = (ids(0), ids(1), ids(2));
     let given = (rows.as_ptr(), classes.as_ptr(), train.as_ptr().cast::<NodeId>());
 
-    let rows = Rows::from(rows);
-    let Rows::F32(values) = &rows else { panic!("{:?}", rows.row_type()) };
+    let rows = FeatureArray::from(rows);
+    let FeatureArray::F32(values) = &rows else { panic!("{:?}", rows.dtype()) };
     assert_eq!(values.as_ptr(), given.0);
     let builder = Dataset::builder(N_NODES).graph(graph.clone());
     let (data, peak) =
@@ -53,8 +53,8 @@ fn building_a_dataset_copies_no_array() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows");
     fs::write(&path, bytemuck::cast_slice(&vec![0.25_f32; N_NODES * DIM])).unwrap();
-    let mapping = Mapping::open(&path).unwrap();
-    let mapped: Buf<f32> = mapping.slice(0..4 * N_NODES * DIM).unwrap();
+    let mapping = MappedFile::open(&path).unwrap();
+    let mapped: SharedArray<f32> = mapping.slice(0..4 * N_NODES * DIM).unwrap();
     let (classes, split) = (vec![0; N_NODES], data.split.clone());
     let builder = Dataset::builder(N_NODES).graph(graph).labels(classes, 1);
     let (data, peak) =

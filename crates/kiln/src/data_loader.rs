@@ -1,6 +1,6 @@
 use burn::module::Module;
-use kiln_loader::{Fetch, Loader, Pass};
-use kiln_train::{Counts, DeviceBatch, Evaluation, Evaluator, Task, Trainer};
+use kiln_loader::{Batcher, Loader, Phase};
+use kiln_train::{DeviceBatch, Evaluation, Evaluator, MetricSums, Task, Trainer};
 
 use crate::{RankHandle, Result};
 
@@ -11,7 +11,7 @@ pub trait DataLoader<M: Module> {
     /// What is learned.
     type Task: Task<Model = M>;
     /// What prepares a batch.
-    type Batcher: Fetch<Batch = DeviceBatch<<Self::Task as Task>::Input>>;
+    type Batcher: Batcher<Batch = DeviceBatch<<Self::Task as Task>::Input>>;
 
     /// Returns the task.
     fn task(&self) -> Self::Task;
@@ -46,7 +46,7 @@ pub trait DataLoader<M: Module> {
     /// Settings that do not fit each other, and those of copying to the device.
     fn loader(
         &self,
-        phase: Pass,
+        phase: Phase,
         trainer: &Trainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<Self::Batcher>>;
@@ -59,8 +59,8 @@ pub trait DataLoader<M: Module> {
         evaluator: &Evaluator,
         trainer: &mut Trainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
-        phase: Pass,
-    ) -> kiln_train::Result<Counts>;
+        phase: Phase,
+    ) -> kiln_train::Result<MetricSums>;
 
     /// The outputs for this rank's share of a pass. A collective.
     ///
@@ -70,6 +70,6 @@ pub trait DataLoader<M: Module> {
         evaluator: &Evaluator,
         trainer: &mut Trainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
-        phase: Pass,
+        phase: Phase,
     ) -> kiln_train::Result<Evaluation>;
 }

@@ -4,8 +4,8 @@ use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceFeatures, DeviceSampler, GraphMode};
-use kiln_loader::{ItemSampler, Pass};
-use kiln_sample::{NeighborSampler, SamplerConfig, input_counts};
+use kiln_loader::{ItemSampler, Phase};
+use kiln_sample::{NeighborSampler, SamplerConfig, count_node_accesses};
 
 use crate::{Error, Result};
 
@@ -50,11 +50,11 @@ impl DeviceCopy {
             CachedNodes::ByDegree => graph.out_degrees(),
             CachedNodes::ByPresampling => {
                 let items = items()?;
-                let order = items.epoch(Pass::Train { epoch: 0 });
+                let order = items.epoch(Phase::Train { epoch: 0 });
                 let steps = (0..order.n_steps()).map(|step| order.step(step));
                 let batches = steps.map(|batch| (batch.seeds, batch.key));
                 let on_host = NeighborSampler::with_config(graph.clone(), sampling.clone())?;
-                input_counts(&on_host, graph.n_nodes(), batches)?
+                count_node_accesses(&on_host, graph.n_nodes(), batches)?
             }
         };
         let features = DeviceFeatures::hottest(source, &hotness, n_bytes, device)?;

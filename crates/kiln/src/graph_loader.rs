@@ -2,10 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_data::{GraphDataset, Split};
-use kiln_feature::FeatureSource;
-use kiln_loader::{GraphFetch, Loader, LoaderConfig, Pass};
+use kiln_feature::FeatureStore;
+use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
-use kiln_train::{BatchConfig, Counts, DeviceBatcher, Evaluation, Evaluator, GraphClassification, Trainer};
+use kiln_train::{
+    BatchConfig, DeviceBatcher, Evaluation, Evaluator, GraphClassification, MetricSums, Trainer,
+};
 
 use crate::neighbor_loader::n_workers;
 use crate::{DataLoader, RankHandle, Result};
@@ -16,7 +18,7 @@ use crate::{DataLoader, RankHandle, Result};
 #[must_use = "pass it to Trainer::fit"]
 pub struct GraphLoader {
     graphs: GraphDataset,
-    features: Arc<dyn FeatureSource>,
+    features: Arc<dyn FeatureStore>,
     split: Split,
     batches: BatchConfig,
     workers: Option<usize>,
@@ -25,7 +27,7 @@ pub struct GraphLoader {
 impl GraphLoader {
     /// Batches of 32 graphs with these features of their nodes ([`GraphDataset::node_features`]), of which `split` names
     /// some by their positions.
-    pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureSource>, split: &Split) -> Self {
+    pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split) -> Self {
         let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
         Self { graphs: graphs.clone(), features, split: split.clone(), batches, workers: None }
     }
@@ -50,7 +52,7 @@ impl GraphLoader {
 
 impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     type Task = GraphClassification<M>;
-    type Batcher = DeviceBatcher<GraphFetch<dyn FeatureSource>>;
+    type Batcher = DeviceBatcher<GraphBatcher<dyn FeatureStore>>;
 
     fn task(&self) -> Self::Task {
         GraphClassification::new()
@@ -78,32 +80,32 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
 
     fn loader(
         &self,
-        phase: Pass,
+        phase: Phase,
         trainer: &Trainer<Self::Task>,
         _: &Evaluator,
     ) -> Result<Loader<Self::Batcher>> {
         let graphs = match phase {
-            Pass::Train { .. } => &self.split.train,
-            Pass::Validation => &self.split.val,
-            Pass::Test => &self.split.test,
+            Phase::Train { .. } => &self.split.train,
+            Phase::Validation => &self.split.val,
+            Phase::Test => &self.split.test,
         };
         let items = trainer.items(&graphs[..], self.batches)?;
-        let fetch = GraphFetch::new(
+        let batcher = GraphBatcher::new(
             self.graphs.graph().clone(),
             self.graphs.node_offsets().clone(),
             self.features.clone(),
             self.graphs.labels().clone(),
         );
         let config = LoaderConfig { workers: n_workers(self.workers, &items), ..LoaderConfig::default() };
-        Ok(trainer.loader(items, fetch, config)?)
+        Ok(trainer.loader(items, batcher, config)?)
     }
 
     fn count(
         _: &Evaluator,
         trainer: &mut Trainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
-        phase: Pass,
-    ) -> kiln_train::Result<Counts> {
+        phase: Phase,
+    ) -> kiln_train::Result<MetricSums> {
         trainer.evaluate(loader.epoch(phase), |_, _| ())
     }
 
@@ -111,7 +113,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
         _: &Evaluator,
         trainer: &mut Trainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
-        phase: Pass,
+        phase: Phase,
     ) -> kiln_train::Result<Evaluation> {
         let mut evaluation = Evaluation::default();
         trainer.evaluate(loader.epoch(phase), |input, forward| {

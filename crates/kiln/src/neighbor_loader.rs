@@ -3,14 +3,16 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, Split};
-use kiln_feature::{FeatureSource, Labels};
+use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, gcn_norm};
-use kiln_kernels::{GraphMode, HitRate};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass, Shard, Uneven};
-use kiln_nn::LayerWise;
+use kiln_kernels::{CacheStats, GraphMode};
+use kiln_loader::{
+    ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase, Shard, UnevenShards,
+};
+use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, Counts, DeviceBatcher, DeviceNodeFetch, Evaluation, Evaluator, HostOrDeviceBatcher,
+    BatchConfig, DeviceBatcher, DeviceNodeBatcher, Evaluation, Evaluator, HostOrDeviceBatcher, MetricSums,
     NodeClassification, Trainer,
 };
 
@@ -125,7 +127,7 @@ impl NeighborLoader {
     }
 
     /// Sets the rule that picks neighbours: a built-in one, or the program's own, such as a closure of the shape of
-    /// [`PickRule::pick`](kiln_sample::PickRule::pick).
+    /// [`SamplingRule::pick`](kiln_sample::SamplingRule::pick).
     pub fn rule(mut self, rule: impl Into<Rule>) -> Self {
         self.sampling.rule = rule.into();
         self.unshared()
@@ -148,7 +150,7 @@ impl NeighborLoader {
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) => return Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
         }
-        Ok(self.rule(Rule::UniformWithLoop).edge_weights(EdgeWeights::Unbiased))
+        Ok(self.rule(Rule::UniformKeepSelfLoops).edge_weights(EdgeWeights::Unbiased))
     }
 
     /// Sets where neighbours are sampled and features are gathered. The batches do not depend on it.
@@ -183,8 +185,12 @@ impl NeighborLoader {
     }
 
     /// How often devices had the features that were asked for.
-    pub fn hit_rate(&self) -> HitRate {
-        self.copies.all().iter().map(|copy| copy.features.hit_rate()).fold(HitRate::default(), HitRate::and)
+    pub fn cache_stats(&self) -> CacheStats {
+        self.copies
+            .all()
+            .iter()
+            .map(|copy| copy.features.cache_stats())
+            .fold(CacheStats::default(), CacheStats::and)
     }
 
     /// The partitioned graph, for its traffic and the memory that it takes.
@@ -215,18 +221,18 @@ impl NeighborLoader {
     fn host_batcher(
         &self,
         sampler: Arc<dyn FrontierSampler>,
-        features: Arc<dyn FeatureSource>,
+        features: Arc<dyn FeatureStore>,
         device: &Device,
     ) -> Result<HostOrDeviceBatcher> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
-        let fetch = NodeFetch::new(sampler, features, self.labels().clone());
-        Ok(HostOrDeviceBatcher::Host(DeviceBatcher::new(fetch, device)))
+        let batcher = NodeBatcher::new(sampler, features, self.labels().clone());
+        Ok(HostOrDeviceBatcher::Host(DeviceBatcher::new(batcher, device)))
     }
 }
 
-impl<M: LayerWise + Sync> DataLoader<M> for NeighborLoader {
+impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     type Task = NodeClassification<M>;
     type Batcher = HostOrDeviceBatcher;
 
@@ -284,19 +290,19 @@ impl<M: LayerWise + Sync> DataLoader<M> for NeighborLoader {
 
     fn loader(
         &self,
-        phase: Pass,
+        phase: Phase,
         trainer: &Trainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<HostOrDeviceBatcher>> {
         let Split { train, val, test } = self.split();
         let nodes = match phase {
-            Pass::Train { .. } => &train,
-            Pass::Validation => &val,
-            Pass::Test => &test,
+            Phase::Train { .. } => &train,
+            Phase::Validation => &val,
+            Phase::Test => &test,
         };
         let items = match phase {
-            Pass::Train { .. } => trainer.items(&nodes[..], self.batches)?,
-            Pass::Validation | Pass::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
+            Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
+            Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
         let device = trainer.device();
         let (items, batcher) = match &self.source {
@@ -324,13 +330,13 @@ impl<M: LayerWise + Sync> DataLoader<M> for NeighborLoader {
                         of_all_ranks,
                     )
                 })?;
-                let fetch = DeviceNodeFetch::new(copy.sampler, copy.features, data.labels.clone());
-                (items, HostOrDeviceBatcher::Device(fetch))
+                let batcher = DeviceNodeBatcher::new(copy.sampler, copy.features, data.labels.clone());
+                (items, HostOrDeviceBatcher::Device(batcher))
             }
             #[cfg(feature = "grpc")]
             Source::Partitioned(joined) => {
                 let sampler = joined.sampler(&self.sampling, self.graph_mode, device)?;
-                let items = joined.by_owner(items)?;
+                let items = joined.shard_by_owner(items)?;
                 (items, self.host_batcher(sampler, joined.features.clone(), device)?)
             }
         };
@@ -344,8 +350,8 @@ impl<M: LayerWise + Sync> DataLoader<M> for NeighborLoader {
         evaluator: &Evaluator,
         trainer: &mut Trainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
-        phase: Pass,
-    ) -> kiln_train::Result<Counts> {
+        phase: Phase,
+    ) -> kiln_train::Result<MetricSums> {
         evaluator.count(trainer, loader, phase)
     }
 
@@ -353,7 +359,7 @@ impl<M: LayerWise + Sync> DataLoader<M> for NeighborLoader {
         evaluator: &Evaluator,
         trainer: &mut Trainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
-        phase: Pass,
+        phase: Phase,
     ) -> kiln_train::Result<Evaluation> {
         evaluator.evaluate(trainer, loader, phase)
     }
@@ -380,7 +386,7 @@ pub(crate) fn batch_settings(batches: BatchConfig, n_ranks: usize) -> Vec<(&'sta
         ("shuffle", shuffle.to_string()),
         ("drop last", drop_last.to_string()),
     ];
-    if uneven != Uneven::Join {
+    if uneven != UnevenShards::Join {
         settings.extend([("uneven", format!("{uneven:?}")), ("ranks", n_ranks.to_string())]);
     }
     settings

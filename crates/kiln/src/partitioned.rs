@@ -7,7 +7,9 @@ use kiln_data::Split;
 use kiln_graph::NodeId;
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
-use kiln_remote::{Partitions, PartitionsConfig, PartitionsInfo, RemoteFeatures, RemoteGraph, RemoteSampler};
+use kiln_remote::{
+    DistFeatureStore, DistGraph, DistNeighborSampler, Partitions, PartitionsConfig, PartitionsInfo,
+};
 use kiln_sample::{FrontierSampler, SamplerConfig};
 
 use crate::{Error, RankHandle, Result};
@@ -68,8 +70,8 @@ impl PartitionedGraph {
         let joined = self.partitions.join(rank.communicator("parts")?, rank.process.local_ip.clone())?;
         let (graph, owner) = (joined.graph().clone(), joined.owner());
         let features = match self.has_static_cache {
-            true => RemoteFeatures::new(graph.clone())?,
-            false => RemoteFeatures::without_cache(graph.clone()),
+            true => DistFeatureStore::new(graph.clone())?,
+            false => DistFeatureStore::without_cache(graph.clone()),
         };
         let features = Arc::new(features.with_dynamic_cache(self.cache_bytes));
         let deadline = rank.process.deadline;
@@ -97,9 +99,9 @@ type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 #[derive(Clone)]
 pub struct Joined {
     /// The whole graph.
-    pub graph: Arc<RemoteGraph>,
+    pub graph: Arc<DistGraph>,
     /// Its features.
-    pub features: Arc<RemoteFeatures>,
+    pub features: Arc<DistFeatureStore>,
     owner: Option<Arc<Owner>>,
     copies: PartCopies,
 }
@@ -111,11 +113,11 @@ impl Joined {
     }
 
     /// The items of this rank: in worker mode those whose part it holds.
-    pub(crate) fn by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
+    pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
         match &self.owner {
             Some(owner) => {
                 let owner = Arc::clone(owner);
-                Ok(items.by_owner(move |node| owner(node)).map_err(kiln_train::Error::from)?)
+                Ok(items.shard_by_owner(move |node| owner(node)).map_err(kiln_train::Error::from)?)
             }
             None => Ok(items),
         }
@@ -128,7 +130,7 @@ impl Joined {
         mode: GraphMode,
         device: &Device,
     ) -> Result<Arc<dyn FrontierSampler>> {
-        let sampler = RemoteSampler::with_config(self.graph.clone(), config.clone())?;
+        let sampler = DistNeighborSampler::with_config(self.graph.clone(), config.clone())?;
         if mode == GraphMode::Host {
             return Ok(Arc::new(sampler));
         }
@@ -145,7 +147,7 @@ impl Joined {
             }
         };
         drop(copies);
-        Ok(Arc::new(sampler.with_own(own)?))
+        Ok(Arc::new(sampler.with_local_sampler(own)?))
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kiln_comm::{
-    BoxError, Communicator, EngineKind, RankConfig, RankGroup, Ranks, Solo, Topology, TransientError,
+    BoxError, CommBackend, Communicator, RankConfig, RankGroup, RankInfo, SingleRank, ThreadRanks,
+    TransientError,
 };
 use rayon::ThreadPool;
 
@@ -19,7 +20,7 @@ use crate::{Error, Result};
 /// # Errors
 /// The error of the rank that failed first, or of joining the ranks.
 pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let engine = config.engine_kind();
+    let engine = config.comm_backend();
     let group = RankGroup::join(config).map_err(kiln_comm::RankError::from)?;
     let process = Arc::new(Process::of(&group, engine));
     let results = group.run(|rank| {
@@ -36,7 +37,7 @@ pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R
 /// One of the ranks that train together. A clone is the same rank.
 #[derive(Clone)]
 pub struct RankHandle {
-    info: Topology,
+    info: RankInfo,
     /// `None` once the ranks have ended: nothing that the body returns holds a communicator.
     comm: Arc<Mutex<Option<Box<dyn Communicator>>>>,
     pub(crate) process: Arc<Process>,
@@ -61,7 +62,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn of(group: &RankGroup, engine: EngineKind) -> Self {
+    fn of(group: &RankGroup, engine: CommBackend) -> Self {
         let _ = engine;
         Self {
             description: group.to_string(),
@@ -76,8 +77,8 @@ impl Process {
             local_ip: Ok(Ipv4Addr::LOCALHOST.into()),
             pool: OnceLock::new(),
             #[cfg(feature = "nccl")]
-            nccl: matches!(engine, EngineKind::Auto | EngineKind::Nccl)
-                .then(|| kiln_train::NcclGroup::new(engine == EngineKind::Nccl, group.deadline())),
+            nccl: matches!(engine, CommBackend::Auto | CommBackend::Nccl)
+                .then(|| kiln_train::NcclGroup::new(engine == CommBackend::Nccl, group.deadline())),
         }
     }
 
@@ -86,7 +87,8 @@ impl Process {
         if let Some(pool) = self.pool.get() {
             return Ok(Arc::clone(pool));
         }
-        let ranks = Ranks { n_ranks: 1, threads_per_rank: self.machine_threads, deadline: self.deadline };
+        let ranks =
+            ThreadRanks { n_ranks: 1, threads_per_rank: self.machine_threads, deadline: self.deadline };
         let pool = Arc::new(ranks.machine_pool()?);
         Ok(Arc::clone(self.pool.get_or_init(|| pool)))
     }
@@ -95,13 +97,13 @@ impl Process {
 impl RankHandle {
     /// The only rank.
     pub(crate) fn single() -> Self {
-        let group = RankGroup::Threads(Ranks::of(1));
-        Self::new(Box::new(Solo::new()), Arc::new(Process::of(&group, EngineKind::Store)))
+        let group = RankGroup::Threads(ThreadRanks::of(1));
+        Self::new(Box::new(SingleRank::new()), Arc::new(Process::of(&group, CommBackend::Store)))
     }
 
     fn new(comm: Box<dyn Communicator>, process: Arc<Process>) -> Self {
         Self {
-            info: comm.topology(),
+            info: comm.rank_info(),
             comm: Arc::new(Mutex::new(Some(comm))),
             process,
             at_end: Arc::default(),
@@ -144,7 +146,7 @@ impl RankHandle {
     /// [`Error::RanksEnded`] after the body of [`launch`], and those of the connection.
     pub fn communicator(&self, name: &str) -> Result<Box<dyn Communicator>> {
         let mut comm = self.comm.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(comm.as_mut().ok_or(Error::RanksEnded)?.channel(name)?)
+        Ok(comm.as_mut().ok_or(Error::RanksEnded)?.duplicate(name)?)
     }
 
     /// Has something done when the body of [`launch`] has returned without an error: the last thing first.

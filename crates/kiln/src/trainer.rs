@@ -5,14 +5,14 @@ use burn::module::Module;
 use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_kernels::Devices;
-use kiln_loader::Pass;
+use kiln_loader::Phase;
 use kiln_nn::ModelConfig;
 use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
 use kiln_train::CudaDevices;
 use kiln_train::{
-    About, Best, Counts, Evaluation, Evaluator, FitReport, OptimizerConfig, Outcome, Run, RunConfig, RunDir,
-    RunFolder, RunIdentity, Summary, Task, TrainerConfig,
+    Best, Evaluation, Evaluator, FitReport, MetricSums, OptimizerConfig, Outcome, ReportInfo, Run, RunConfig,
+    RunDir, RunFolder, RunIdentity, Summary, Task, TrainerConfig,
 };
 
 use crate::fit::EpochLines;
@@ -131,12 +131,12 @@ impl<C: ModelConfig> Trainer<C> {
         let parts = self.parts();
         let evaluator = loader.evaluator(&self.rank)?;
         let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?.with_stop(stop);
-        let train = loader.loader(trainer.next_pass(), &trainer, &evaluator)?;
-        let val = loader.loader(Pass::Validation, &trainer, &evaluator)?;
+        let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
+        let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines { n_epochs: schedule.n_epochs });
-        let mut observers = (lines, callback);
+        let mut callbacks = (lines, callback);
         let count = |trainer: &mut _, val: &_, phase| L::count(&evaluator, trainer, val, phase);
-        match run.fit(trainer, &train, &val, count, &mut observers)? {
+        match run.fit(trainer, &train, &val, count, &mut callbacks)? {
             Outcome::Interrupted(run) => {
                 let folder = run.folder().map(|folder| folder.path().to_owned()).unwrap_or_default();
                 Err(Error::Interrupted { n_epochs: run.n_epochs(), n_steps: run.n_steps(), folder })
@@ -159,13 +159,13 @@ impl<C: ModelConfig> Trainer<C> {
         &self,
         loader: &L,
         n_epochs: usize,
-        phases: &[Pass],
+        phases: &[Phase],
     ) -> Result<Vec<Vec<f64>>> {
         let (mut trainer, evaluator) = (self.start(loader)?, loader.evaluator(&self.rank)?);
-        let train = loader.loader(trainer.next_pass(), &trainer, &evaluator)?;
+        let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let phases = phases.iter().map(|&phase| Ok((phase, loader.loader(phase, &trainer, &evaluator)?)));
         let phases = phases.collect::<Result<Vec<_>>>()?;
-        if train.n_steps(trainer.next_pass()) == 0 {
+        if train.n_steps(trainer.next_phase()) == 0 {
             let config = train.items().config();
             let per_step = config.batch_size.saturating_mul(config.shard.world_size);
             return Err(kiln_train::Error::NoStep { n_items: train.items().items().len(), per_step }.into());
@@ -277,7 +277,7 @@ impl<M: Module + Sync> TrainedModel<M> {
     ///
     /// # Errors
     /// An empty split, and the errors of sampling.
-    pub fn evaluate<L: DataLoader<M>>(&self, loader: &L, phase: Pass) -> Result<Counts> {
+    pub fn evaluate<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<MetricSums> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
         let batches = loader.loader(phase, &trainer, &evaluator)?;
         let counts = L::count(&evaluator, &mut trainer, &batches, phase)?;
@@ -292,7 +292,7 @@ impl<M: Module + Sync> TrainedModel<M> {
     ///
     /// # Errors
     /// As [`TrainedModel::evaluate`].
-    pub fn predict<L: DataLoader<M>>(&self, loader: &L, phase: Pass) -> Result<Evaluation> {
+    pub fn predict<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<Evaluation> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
         self.outputs(loader, phase, &mut trainer, &evaluator)
     }
@@ -304,12 +304,12 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// As [`TrainedModel::evaluate`], and those of files.
     pub fn write_report<L: DataLoader<M>>(&self, loader: &L) -> Result<Option<Summary>> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
-        let test = self.outputs(loader, Pass::Test, &mut trainer, &evaluator)?;
+        let test = self.outputs(loader, Phase::Test, &mut trainer, &evaluator)?;
         let peak_memory = self.report.peak_memory.max(trainer.peak_memory());
         let report = FitReport { peak_memory, ..self.report };
-        let about =
-            About { title: &self.title, class_names: loader.names().1, elapsed: self.started.elapsed() };
-        Ok(self.run.finish(&test, &report, &about)?)
+        let info =
+            ReportInfo { title: &self.title, class_names: loader.names().1, elapsed: self.started.elapsed() };
+        Ok(self.run.finish(&test, &report, &info)?)
     }
 
     fn trainer<L: DataLoader<M>>(&self, loader: &L) -> Result<(kiln_train::Trainer<L::Task>, Evaluator)> {
@@ -320,7 +320,7 @@ impl<M: Module + Sync> TrainedModel<M> {
     fn outputs<L: DataLoader<M>>(
         &self,
         loader: &L,
-        phase: Pass,
+        phase: Phase,
         trainer: &mut kiln_train::Trainer<L::Task>,
         evaluator: &Evaluator,
     ) -> Result<Evaluation> {
@@ -328,7 +328,7 @@ impl<M: Module + Sync> TrainedModel<M> {
         let outputs = L::evaluate(evaluator, trainer, &batches, phase)?;
         trainer.check_files()?;
         let outputs = outputs.gather(trainer.comm())?;
-        match trainer.is_first() && outputs.counts()?.total == 0 {
+        match trainer.is_rank_zero() && outputs.counts()?.total == 0 {
             true => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
             false => Ok(outputs),
         }
@@ -340,10 +340,10 @@ impl<M: Module + Sync> TrainedModel<M> {
     }
 }
 
-fn name_of(phase: Pass) -> &'static str {
+fn name_of(phase: Phase) -> &'static str {
     match phase {
-        Pass::Train { .. } => "training",
-        Pass::Validation => "validation",
-        Pass::Test => "test",
+        Phase::Train { .. } => "training",
+        Phase::Validation => "validation",
+        Phase::Test => "test",
     }
 }

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use kiln_data::Split;
 use kiln_data::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
-use kiln_feature::{FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_feature::{FeatureStore, Labels};
+use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
-use crate::verify::{Verified, verify};
+use crate::verify::{PartVerifyReport, verify};
 use crate::{Error, Method, PartitionBook, Result};
 
 /// One part of a graph, with all that a machine needs to serve it or to train with it. Rows are the nodes that the
@@ -29,15 +29,15 @@ pub struct Part {
     /// Which part owns each node of the whole graph.
     pub book: Arc<PartitionBook>,
     /// The node of each row, ascending, `[n_owned]`.
-    pub old_ids: Buf<NodeId>,
+    pub old_ids: SharedArray<NodeId>,
     /// The edges into the nodes of this part: destinations are rows, `indices` the **nodes of the whole graph** that
     /// edges come from, in the whole graph's order. So [`Csc::validate`], which takes both for the same ids, does not
     /// apply: [`Part::verify`] does.
     pub graph: Arc<Csc>,
     /// The whole graph's id of the first edge into each row, `[n_owned]`; the others follow it without a gap.
-    pub first_edges: Buf<u64>,
+    pub first_edges: SharedArray<u64>,
     /// The features of each row, `[n_owned, dim]`.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// Feature rows of nodes that other parts own; `None` when none were to be kept, or none would be asked for.
     pub cache: Option<Cache>,
     /// The class of each node of the whole graph, or none.
@@ -60,11 +60,11 @@ pub struct Part {
 #[derive(Debug, Clone)]
 pub struct Cache {
     /// The node of each row, ascending, `[n_rows]`.
-    pub ids: Buf<NodeId>,
+    pub ids: SharedArray<NodeId>,
     /// In how many batches of the epoch that was sampled ahead each was an input, `[n_rows]`.
-    pub counts: Buf<u32>,
+    pub counts: SharedArray<u32>,
     /// The features of each row, `[n_rows, dim]`.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
 }
 
 impl Part {
@@ -123,7 +123,7 @@ impl Part {
                 (format!("the node of row {row}"), format!("the node whose new id is {new_id}"));
             return Err(Error::BadBook { file, what, expected, got: node.0 });
         }
-        Ok(self.graph.spread(&self.old_ids, self.book.n_nodes())?)
+        Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
     }
 
     /// The first row that is not of the node that the book says, the new id that it is of, and its node.
@@ -141,12 +141,12 @@ impl Part {
     /// # Errors
     /// Those of [`Part::open`]; [`kiln_store::Error::HashMismatch`] for a file that is not the one that was written;
     /// [`kiln_store::Error::BadValue`] with the file and the position of the first value that cannot be.
-    pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
+    pub fn verify(folder: impl AsRef<Path>) -> Result<PartVerifyReport> {
         verify(folder.as_ref())
     }
 }
 
 /// The folder of a part, in the folder that [`write_parts`](crate::write_parts) made: `part0` and so on.
-pub fn part_folder(parts: impl AsRef<Path>, part: usize) -> PathBuf {
+pub fn part_dir(parts: impl AsRef<Path>, part: usize) -> PathBuf {
     parts.as_ref().join(format!("part{part}"))
 }

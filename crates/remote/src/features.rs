@@ -1,30 +1,30 @@
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
-use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{Cache, PartitionRow};
 
-use crate::graph::{Asking, Owner, RemoteGraph};
+use crate::fetch_stats::count;
+use crate::graph::{DistGraph, Owner, PeerRequest};
 use crate::hot::{CacheRow, NodeSet};
-use crate::peer::{Peer, Question, Told};
+use crate::peer::{Peer, Question, ReplyEvent};
 use crate::proto::GatherRequest;
 use crate::sieve::Sieve;
-use crate::traffic::count;
 use crate::wire::bytes_of;
 use crate::{Error, MAX_ROWS, Result};
 
 /// About how many bytes of rows one question asks for.
 const ANSWER_BYTES: usize = 4 << 20;
 
-/// Features of a graph whose parts lie elsewhere, by the whole graph's ids: the same rows as in one piece.
+/// A feature store of a partitioned graph, by the whole graph's ids: the same rows as in one piece.
 ///
 /// Rows of the part that lies here are read where they are; those of other parts that are asked for often are kept here
-/// (the part's cache list, and those of [`RemoteFeatures::with_dynamic_cache`]); and all others are asked for, each once
-/// a call, from all owners at once.
+/// (the part's cache list, and those of [`DistFeatureStore::with_dynamic_cache`]); and all others are asked for, each
+/// once a call, from all owners at once.
 #[derive(Debug)]
-pub struct RemoteFeatures {
-    graph: Arc<RemoteGraph>,
+pub struct DistFeatureStore {
+    graph: Arc<DistGraph>,
     hot: Option<Hot>,
     sieve: Option<Sieve>,
 }
@@ -33,15 +33,15 @@ pub struct RemoteFeatures {
 #[derive(Debug)]
 struct Hot {
     nodes: NodeSet,
-    rows: Arc<dyn FeatureSource>,
+    rows: Arc<dyn FeatureStore>,
 }
 
-impl RemoteFeatures {
+impl DistFeatureStore {
     /// With the rows that the own part keeps of others.
     ///
     /// # Errors
     /// [`Error::BadParts`] for a cache list that is damaged.
-    pub fn new(graph: Arc<RemoteGraph>) -> Result<Self> {
+    pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
         let cache = graph.own().and_then(|held| held.part.cache.clone());
         match cache {
             Some(cache) => Self::with_cache(graph, cache),
@@ -50,7 +50,7 @@ impl RemoteFeatures {
     }
 
     /// With no rows of other parts.
-    pub fn without_cache(graph: Arc<RemoteGraph>) -> Self {
+    pub fn without_cache(graph: Arc<DistGraph>) -> Self {
         Self { graph, hot: None, sieve: None }
     }
 
@@ -68,7 +68,7 @@ impl RemoteFeatures {
         hot + self.sieve.as_ref().map_or(0, Sieve::memory_bytes)
     }
 
-    fn with_cache(graph: Arc<RemoteGraph>, cache: Cache) -> Result<Self> {
+    fn with_cache(graph: Arc<DistGraph>, cache: Cache) -> Result<Self> {
         let nodes = NodeSet::new(graph.n_nodes(), &cache.ids);
         let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == graph.dim();
         let damaged = || Error::BadParts {
@@ -79,10 +79,10 @@ impl RemoteFeatures {
     }
 
     fn row_bytes(&self) -> usize {
-        self.dim() * self.row_type().bytes()
+        self.dim() * self.dtype().bytes()
     }
 
-    fn gather_all(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+    fn gather_all(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         let mut places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
         let kept = self.find_kept(&mut places, ids);
         let rows_at_once = (ANSWER_BYTES / self.row_bytes()).clamp(1, MAX_ROWS);
@@ -95,7 +95,7 @@ impl RemoteFeatures {
         let mut n_taken = vec![0; pieces.len()];
         while let Some(told) = asked.next()? {
             match told {
-                Told::Piece { number, start, bytes } => {
+                ReplyEvent::Piece { number, start, bytes } => {
                     let rows = pieces[number].put(start, &bytes, self.row_bytes(), all)?;
                     if let Some(sieve) = &self.sieve {
                         let nodes = rows.iter().map(|positions| ids[positions[0].1 as usize]);
@@ -103,7 +103,7 @@ impl RemoteFeatures {
                     }
                     n_taken[number] = start + bytes.len() as u64;
                 }
-                Told::End { number, .. } => pieces[number].check(n_taken[number], self.row_bytes())?,
+                ReplyEvent::End { number, .. } => pieces[number].check(n_taken[number], self.row_bytes())?,
             }
         }
         let counters = &self.graph.counters;
@@ -129,17 +129,17 @@ impl RemoteFeatures {
     }
 
     /// Makes room for all rows, with those that lie here in their places.
-    fn gather_own(&self, places: &Places, n_rows: usize, out: &mut RowBuf) -> Result<()> {
+    fn gather_own(&self, places: &Places, n_rows: usize, out: &mut FeatureBuffer) -> Result<()> {
         match self.graph.own().filter(|_| 0 < places.n_own) {
             // In one go, with any row in the places of others.
             Some(held) => held.gather(&places.own, out),
-            None => fit(out, self.row_type(), n_rows * self.dim()).ok_or_else(|| self.unknown()),
+            None => fit(out, self.dtype(), n_rows * self.dim()).ok_or_else(|| self.unknown()),
         }
     }
 
-    fn gather_hot(&self, places: &Places, out: &mut RowBuf) -> Result<()> {
+    fn gather_hot(&self, places: &Places, out: &mut FeatureBuffer) -> Result<()> {
         let Some(hot) = self.hot.as_ref().filter(|_| !places.hot.is_empty()) else { return Ok(()) };
-        let (row_bytes, mut rows) = (self.row_bytes(), RowBuf::empty(self.row_type()));
+        let (row_bytes, mut rows) = (self.row_bytes(), FeatureBuffer::empty(self.dtype()));
         let cached: Vec<CacheRow> = places.hot.iter().map(|(row, _)| *row).collect();
         hot.rows.gather(CacheRow::local_nodes(&cached), &mut rows)?;
         let (from, to) = (bytes_mut(&mut rows), bytes_mut(out));
@@ -151,11 +151,11 @@ impl RemoteFeatures {
     }
 
     fn unknown(&self) -> Error {
-        Error::BadParts { reason: format!("rows of {}, which this version does not know", self.row_type()) }
+        Error::BadParts { reason: format!("rows of {}, which this version does not know", self.dtype()) }
     }
 }
 
-impl FeatureSource for RemoteFeatures {
+impl FeatureStore for DistFeatureStore {
     fn dim(&self) -> usize {
         self.graph.dim()
     }
@@ -164,11 +164,11 @@ impl FeatureSource for RemoteFeatures {
         self.graph.n_nodes()
     }
 
-    fn row_type(&self) -> RowType {
-        self.graph.row_type()
+    fn dtype(&self) -> FeatureDType {
+        self.graph.dtype()
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> kiln_feature::Result<()> {
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
         Ok(self.gather_all(ids, out)?)
     }
 }
@@ -201,7 +201,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(graph: &RemoteGraph, hot: Option<&Hot>, ids: &[NodeId]) -> Result<Self> {
+    fn of(graph: &DistGraph, hot: Option<&Hot>, ids: &[NodeId]) -> Result<Self> {
         let book = graph.book();
         let own_part = graph.own().map(|held| held.part.index);
         let mut places = Self {
@@ -237,10 +237,10 @@ impl Places {
     }
 
     /// Questions of at most so many rows; those that are equal stand together.
-    fn pieces<'a>(&'a self, graph: &'a RemoteGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
+    fn pieces<'a>(&'a self, graph: &'a DistGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
         let mut pieces = Vec::new();
         for (part, wanted) in self.there.iter().enumerate() {
-            let Owner::There(peer) = graph.owner(part) else { continue };
+            let Owner::Remote(peer) = graph.owner(part) else { continue };
             let distinct = wanted.chunk_by(|a, b| a.0 == b.0).collect::<Vec<_>>();
             pieces.extend(distinct.chunks(rows_at_once).map(|rows| Piece { peer, rows: rows.to_vec() }));
         }
@@ -269,11 +269,11 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    fn asking(&self, row_bytes: usize) -> Asking {
+    fn asking(&self, row_bytes: usize) -> PeerRequest {
         let rows: Vec<PartitionRow> = self.rows.iter().map(|positions| positions[0].0).collect();
         let n_bytes = rows.len() * row_bytes;
         let question = Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) });
-        Asking { peer: Arc::clone(self.peer), question, n_bytes }
+        PeerRequest { peer: Arc::clone(self.peer), question, n_bytes }
     }
 
     /// Puts whole rows into their places, which it returns.
@@ -310,14 +310,14 @@ impl Piece<'_> {
 }
 
 /// Makes room for so many values, of which each will be written; `None` for a type that is newer than this.
-fn fit(out: &mut RowBuf, row_type: RowType, n_values: usize) -> Option<()> {
-    if out.row_type() != row_type {
-        *out = RowBuf::empty(row_type);
+fn fit(out: &mut FeatureBuffer, row_type: FeatureDType, n_values: usize) -> Option<()> {
+    if out.dtype() != row_type {
+        *out = FeatureBuffer::empty(row_type);
     }
     match out {
-        RowBuf::F32(values) => resize(values, n_values),
-        RowBuf::F16(values) => resize(values, n_values),
-        RowBuf::BF16(values) => resize(values, n_values),
+        FeatureBuffer::F32(values) => resize(values, n_values),
+        FeatureBuffer::F16(values) => resize(values, n_values),
+        FeatureBuffer::BF16(values) => resize(values, n_values),
         _ => return None,
     }
     Some(())
@@ -332,11 +332,11 @@ fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
 }
 
 /// The bytes of gathered rows; `None` for a type that is newer than this.
-fn bytes_mut(rows: &mut RowBuf) -> Option<&mut [u8]> {
+fn bytes_mut(rows: &mut FeatureBuffer) -> Option<&mut [u8]> {
     match rows {
-        RowBuf::F32(values) => Some(bytemuck::cast_slice_mut(values)),
-        RowBuf::F16(values) => Some(bytemuck::cast_slice_mut(values)),
-        RowBuf::BF16(values) => Some(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::F32(values) => Some(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::F16(values) => Some(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::BF16(values) => Some(bytemuck::cast_slice_mut(values)),
         _ => None,
     }
 }

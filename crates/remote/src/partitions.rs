@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kiln_comm::rpc::{Tls, Token};
-use kiln_comm::{Communicator, Topology};
+use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
-use kiln_partition::{Part, part_folder};
+use kiln_partition::{Part, part_dir};
 
-use crate::{ConnectConfig, Error, RemoteGraph, Result, Rules, Worker, WorkerConfig};
+use crate::{ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistGraph, Error, Result, RuleRegistry};
 
 /// A partitioned graph that ranks can join: a folder with its parts, which the ranks hold and serve to each other (worker
 /// mode), or servers that hold all of them (server-client mode).
@@ -30,7 +30,7 @@ pub struct PartitionsConfig {
     /// Certificates, for both sides.
     pub tls: Option<Tls>,
     /// The rules that edges may be picked by.
-    pub rules: Rules,
+    pub rules: RuleRegistry,
     /// The bytes of responses that may be under way: as [`ConnectConfig::in_flight_bytes`].
     pub in_flight_bytes: usize,
 }
@@ -38,7 +38,13 @@ pub struct PartitionsConfig {
 impl Default for PartitionsConfig {
     /// No certificates, the built-in rules, 256 MiB under way.
     fn default() -> Self {
-        Self { host: None, token: None, tls: None, rules: Rules::default(), in_flight_bytes: 256 << 20 }
+        Self {
+            host: None,
+            token: None,
+            tls: None,
+            rules: RuleRegistry::default(),
+            in_flight_bytes: 256 << 20,
+        }
     }
 }
 
@@ -67,7 +73,7 @@ enum Source {
     /// A folder with `part0`, `part1` and so on, of which this machine needs its ranks' own.
     Folder(PathBuf),
     /// Servers. The first rank of this process takes the connection by which they were asked for the info.
-    Servers(Vec<String>, Mutex<Option<Arc<RemoteGraph>>>),
+    Servers(Vec<String>, Mutex<Option<Arc<DistGraph>>>),
 }
 
 impl Partitions {
@@ -86,7 +92,7 @@ impl Partitions {
             let reason = format!("{folder} holds no part: make some by `kiln data partition`");
             return Err(Error::BadParts { reason });
         };
-        let part = Part::open(part_folder(folder, first))?;
+        let part = Part::open(part_dir(folder, first))?;
         let info = PartitionsInfo {
             n_parts: part.book.n_parts(),
             n_nodes: part.book.n_nodes(),
@@ -103,7 +109,7 @@ impl Partitions {
     /// Connects to the servers of all parts, `HOST:PORT` each (server-client mode).
     ///
     /// # Errors
-    /// [`Error::NoToken`] without a token, and those of [`RemoteGraph::connect`].
+    /// [`Error::NoToken`] without a token, and those of [`DistGraph::connect`].
     pub fn connect(servers: impl Into<Vec<String>>, config: PartitionsConfig) -> Result<Self> {
         let servers = servers.into();
         let graph = config.connect(&servers)?;
@@ -132,13 +138,13 @@ impl Partitions {
     ///
     /// # Errors
     /// [`Error::BadParts`] where the ranks cannot share the parts equally, [`Error::NoHost`], and those of
-    /// [`Worker::meet`] and [`RemoteGraph::connect`].
+    /// [`ColocatedWorker::meet`] and [`DistGraph::connect`].
     pub fn join(
         &self,
         comm: Box<dyn Communicator>,
         local_ip: std::result::Result<IpAddr, String>,
     ) -> Result<JoinedPartition> {
-        let topology = comm.topology();
+        let rank_info = comm.rank_info();
         let folder = match &self.source {
             Source::Folder(folder) => folder,
             Source::Servers(servers, first) => {
@@ -147,19 +153,24 @@ impl Partitions {
                 return Ok(JoinedPartition { graph, worker: None });
             }
         };
-        let part = Worker::part_of(topology, self.info.n_parts).ok_or_else(|| self.bad_share(topology))?;
+        let part = ColocatedWorker::part_of(rank_info, self.info.n_parts)
+            .ok_or_else(|| self.bad_share(rank_info))?;
         let PartitionsConfig { host, token, tls, rules, in_flight_bytes } = self.config.clone();
         let host = match host {
             Some(host) => host,
             None => local_ip.map_err(|reason| Error::NoHost { reason })?.to_string(),
         };
-        let part = Arc::new(Part::open(part_folder(folder, part))?);
-        let worker = Worker::meet(comm, part, WorkerConfig { host, token, tls, rules, in_flight_bytes })?;
+        let part = Arc::new(Part::open(part_dir(folder, part))?);
+        let worker = ColocatedWorker::meet(
+            comm,
+            part,
+            ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes },
+        )?;
         Ok(JoinedPartition { graph: Arc::clone(worker.graph()), worker: Some(worker) })
     }
 
-    fn bad_share(&self, topology: Topology) -> Error {
-        let (n_ranks, n_parts) = (topology.world_size, self.info.n_parts);
+    fn bad_share(&self, rank_info: RankInfo) -> Error {
+        let (n_ranks, n_parts) = (rank_info.world_size, self.info.n_parts);
         let reason = format!(
             "{n_ranks} ranks cannot share {n_parts} parts equally: start {n_parts} or a multiple, or partition anew"
         );
@@ -168,10 +179,10 @@ impl Partitions {
 }
 
 impl PartitionsConfig {
-    fn connect(&self, servers: &[String]) -> Result<RemoteGraph> {
+    fn connect(&self, servers: &[String]) -> Result<DistGraph> {
         let token = self.token.clone().ok_or(Error::NoToken)?;
         let Self { tls, rules, in_flight_bytes, .. } = self.clone();
-        RemoteGraph::connect(ConnectConfig {
+        DistGraph::connect(ConnectConfig {
             tls,
             rules,
             in_flight_bytes,
@@ -201,20 +212,20 @@ impl fmt::Display for Partitions {
 /// A rank's way to a partitioned graph, with the part that it serves in worker mode.
 #[derive(Debug)]
 pub struct JoinedPartition {
-    graph: Arc<RemoteGraph>,
-    worker: Option<Worker>,
+    graph: Arc<DistGraph>,
+    worker: Option<ColocatedWorker>,
 }
 
 impl JoinedPartition {
     /// The whole graph.
-    pub fn graph(&self) -> &Arc<RemoteGraph> {
+    pub fn graph(&self) -> &Arc<DistGraph> {
         &self.graph
     }
 
     /// In worker mode, the rank that trains on a node: one that holds its part, so that neither its edges nor its row
-    /// travel. For `ItemSampler::by_owner`.
+    /// travel. For `ItemSampler::shard_by_owner`.
     pub fn owner(&self) -> Option<impl Fn(NodeId) -> usize + Send + Sync + 'static> {
-        self.worker.as_ref().map(Worker::owner)
+        self.worker.as_ref().map(ColocatedWorker::owner)
     }
 
     /// Waits until no rank asks for anything any more, for at most `deadline`, and ends what this rank serves. A collective

@@ -2,13 +2,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kiln_feature::RowBuf;
+use kiln_feature::FeatureBuffer;
 use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
-use crate::held::Held;
 use crate::leases::Leases;
+use crate::local_part::LocalPart;
 use crate::proto::{
     Array, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest, Opened,
     SampleRequest,
@@ -24,7 +24,7 @@ const MAX_DRAWS: u64 = 1 << 26;
 /// The graph service of one part. It holds no state of any training but the leases of its clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<LocalPart>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) started: Instant,
     pub(crate) responder: Responder,
@@ -170,12 +170,12 @@ impl Graph for Service {
         let rows = self.rows(&request.rows, MAX_ROWS)?;
         self.responder.respond(request.rows.len(), move |held, response| {
             let features = held.features();
-            let row_bytes = features.dim() * features.row_type().bytes();
+            let row_bytes = features.dim() * features.dtype().bytes();
             for rows in rows.chunks((CHUNK_BYTES / row_bytes).max(1)) {
                 if !response.is_open() {
                     break;
                 }
-                let mut values = RowBuf::empty(features.row_type());
+                let mut values = FeatureBuffer::empty(features.dtype());
                 held.gather(rows, &mut values)?;
                 if !wire::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
                     break;
@@ -206,7 +206,7 @@ mod tests {
     use tonic::{Request, Streaming};
 
     use super::*;
-    use crate::held::testing::only_part;
+    use crate::local_part::testing::only_part;
     use crate::proto::{Chunk, GraphClient};
     use crate::wire::bytes_of;
     use crate::{ServeConfig, Server};

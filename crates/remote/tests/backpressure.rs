@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kiln_comm::rpc::Token;
 use kiln_data::synthetic;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
-use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
-use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
+use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+use kiln_remote::{ConnectConfig, DistFeatureStore, DistGraph, DistNeighborSampler, ServeConfig, Server};
 use kiln_sample::Fanout;
 
 const MIB: usize = 1 << 20;
@@ -32,13 +32,13 @@ fn a_slow_trainer_is_not_buried_in_batches() {
     let data = synthetic::rmat(16, 4, DIM, 0).unwrap();
     let owners: Vec<u16> = (0..data.graph.n_nodes()).map(|node| (node % 2) as u16).collect();
     let book = PartitionBook::from_parts(&owners, 2).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
     let root = tempfile::tempdir().unwrap();
-    write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
+    write_parts(&data, &book, &meta, None, root.path().join("parts")).unwrap();
     drop(data);
     let token = Token::new("a-word-of-this-test").unwrap();
     let serve = |part| {
-        let part = Part::open(part_folder(root.path().join("parts"), part)).unwrap();
+        let part = Part::open(part_dir(root.path().join("parts"), part)).unwrap();
         Server::start(Arc::new(part), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap()
     };
     let servers: Vec<Server> = (0..2).map(serve).collect();
@@ -48,24 +48,24 @@ fn a_slow_trainer_is_not_buried_in_batches() {
         in_flight_bytes: 8 * MIB,
         ..ConnectConfig::new(addresses, token.clone())
     };
-    let graph = Arc::new(RemoteGraph::connect(config).unwrap());
-    let sampler = Arc::new(RemoteSampler::new(Arc::clone(&graph), [Fanout::UpTo(3)]));
-    let features = Arc::new(RemoteFeatures::without_cache(Arc::clone(&graph)));
-    let fetch = NodeFetch::new(sampler, features, Arc::clone(graph.labels()));
+    let graph = Arc::new(DistGraph::connect(config).unwrap());
+    let sampler = Arc::new(DistNeighborSampler::new(Arc::clone(&graph), [Fanout::UpTo(3)]));
+    let features = Arc::new(DistFeatureStore::without_cache(Arc::clone(&graph)));
+    let batcher = NodeBatcher::new(sampler, features, Arc::clone(graph.labels()));
     let items = ItemSamplerConfig { batch_size: 512, ..ItemSamplerConfig::default() };
     let items = ItemSampler::new((0..1 << 16).map(kiln_graph::NodeId).collect::<Vec<_>>(), items).unwrap();
     let (workers, queue_bytes) = (4, 8 * MIB);
-    let loader = Loader::new(items, fetch, LoaderConfig { workers, queue_bytes }).unwrap();
+    let loader = Loader::new(items, batcher, LoaderConfig { workers, queue_bytes }).unwrap();
     let before = anonymous();
     let (mut peak, mut n_bytes, mut n_rows) = (0, 0, 0);
-    for batch in loader.epoch(Pass::Train { epoch: 0 }) {
+    for batch in loader.epoch(Phase::Train { epoch: 0 }) {
         let batch = batch.unwrap();
         n_rows += batch.x.n_values() / DIM;
         n_bytes += batch.x.n_bytes();
         std::thread::sleep(Duration::from_millis(20));
         peak = peak.max(anonymous());
     }
-    assert_eq!(graph.take_traffic().remote_rows, n_rows as u64);
+    assert_eq!(graph.take_fetch_stats().remote_rows, n_rows as u64);
     // What the graph says that it takes, what the loader may hold, one batch that is being trained on, the same of what
     // servers send as of what is received, and what allocators keep of freed memory.
     let told = graph.memory_bytes() + queue_bytes + 4 * MIB + servers.len() * 16 * MIB + 16 * MIB;

@@ -1,13 +1,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_graph::{Csc, NodeId, SharedArray};
 
 use crate::hop::HopSampler;
-use crate::uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
+use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 use crate::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, PickRule, Picks, Result, Rule,
-    SamplerConfig, Scratch,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, Result, Rule, SamplerConfig,
+    SamplingRule, Scratch, Selection,
 };
 
 /// Picks in-neighbours by a rule, uniformly and without replacement by default.
@@ -18,7 +18,7 @@ use crate::{
 pub struct NeighborSampler {
     graph: Arc<Csc>,
     config: SamplerConfig,
-    global_ids: Option<Buf<NodeId>>,
+    global_ids: Option<SharedArray<NodeId>>,
 }
 
 impl NeighborSampler {
@@ -61,18 +61,18 @@ impl NeighborSampler {
     /// # Panics
     /// When there is not one id a node.
     #[must_use]
-    pub fn with_global_ids(self, global_ids: impl Into<Buf<NodeId>>) -> Self {
+    pub fn with_global_ids(self, global_ids: impl Into<SharedArray<NodeId>>) -> Self {
         let global_ids = global_ids.into();
         assert_eq!(global_ids.len(), self.graph.n_nodes(), "global ids and nodes differ in number");
         Self { global_ids: Some(global_ids), ..self }
     }
 
-    fn fill<R: PickRule + ?Sized>(
+    fn fill<R: SamplingRule + ?Sized>(
         &self,
         rule: &R,
         request: HopRequest,
         dsts: &[NodeId],
-        picks: &mut Picks,
+        picks: &mut Selection,
         out: &mut Frontier,
     ) -> Result<()> {
         let global_ids = self.global_ids.as_deref();
@@ -109,7 +109,7 @@ impl FrontierSampler for NeighborSampler {
         match &self.config.rule {
             Rule::Uniform => self.fill(&Uniform, request, dsts, picks, out),
             Rule::UniformWithReplacement => self.fill(&UniformWithReplacement, request, dsts, picks, out),
-            Rule::UniformWithLoop => self.fill(&UniformWithLoop, request, dsts, picks, out),
+            Rule::UniformKeepSelfLoops => self.fill(&UniformKeepSelfLoops, request, dsts, picks, out),
             Rule::Custom { rule, .. } => self.fill(&**rule, request, dsts, picks, out),
         }
     }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kiln_feature::Dense;
+use kiln_feature::DenseFeatures;
 use kiln_graph::{Csc, CscBuilder};
 use kiln_kernels::DeviceBlock;
-use kiln_nn::{Aggregate, BlockModel, Ctx, LayerWise, Sage, SageConfig};
+use kiln_nn::{Aggregate, BlockModel, ForwardContext, LayerWiseModel, Sage, SageConfig};
 use kiln_sample::RngKey;
 use kiln_train::{LayerWiseConfig, LayerWiseInference, MemoryUse, Spill};
 
@@ -89,7 +89,7 @@ impl BlockModel for Watched {
         self.sage.n_layers()
     }
 
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         look();
         let x = self.sage.layer(i, block, x, ctx);
         look();
@@ -97,7 +97,7 @@ impl BlockModel for Watched {
     }
 }
 
-impl LayerWise for Watched {
+impl LayerWiseModel for Watched {
     fn widths(&self, i: usize) -> [usize; 2] {
         self.sage.widths(i)
     }
@@ -107,7 +107,7 @@ impl LayerWise for Watched {
 fn memory_stays_within_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let (graph, device) = (graph(), Device::flex());
-    let features = Dense::from_f32(vec![0.5; N_NODES as usize * 16], 16).unwrap();
+    let features = DenseFeatures::from_f32(vec![0.5; N_NODES as usize * 16], 16).unwrap();
     // Threads and their stacks are there before anything is counted.
     rayon::broadcast(|_| ());
 

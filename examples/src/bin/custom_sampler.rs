@@ -10,15 +10,15 @@ use std::sync::Arc;
 use clap::{Parser, ValueEnum};
 use kiln::graph::Csc;
 use kiln::prelude::*;
-use kiln::sample::{Neighbors, NodeKey, PickRule, Picks};
+use kiln::sample::{Neighbors, NodeKey, SamplingRule, Selection};
 
 /// Each neighbour with the same probability, none twice: Knuth's algorithm S (The Art of Computer Programming, volume 2,
 /// section 3.4.2).
-pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-    let mut draws = key.draws();
+pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
+    let mut rng = key.rng();
     let (mut wanted, degree) = (fanout, neighbors.degree() as u32);
     for position in 0..degree {
-        if draws.below(degree - position) < wanted {
+        if rng.below(degree - position) < wanted {
             picks.push(position);
             wanted -= 1;
         }
@@ -29,12 +29,12 @@ pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks
 /// Spirakis 2006: the largest `u^(1/w)`, here as the first `-ln(u) / w`).
 pub(crate) struct LowDegree(pub(crate) Arc<Csc>);
 
-impl PickRule for LowDegree {
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        let (mut draws, indptr) = (key.draws(), self.0.indptr());
+impl SamplingRule for LowDegree {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
+        let (mut rng, indptr) = (key.rng(), self.0.indptr());
         let arrival = |(position, neighbor): (usize, &NodeId)| {
             let degree = (indptr[neighbor.index() + 1] - indptr[neighbor.index()]).max(1);
-            (-(1.0 - draws.unit_f32()).ln() * degree as f32, position as u32)
+            (-(1.0 - rng.unit_f32()).ln() * degree as f32, position as u32)
         };
         let mut arrivals: Vec<(f32, u32)> = neighbors.ids.iter().enumerate().map(arrival).collect();
         arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -14,7 +14,7 @@ use kiln::prelude::*;
 
 /// Activations, gradients and batches are allocated and freed in each step.
 #[global_allocator]
-static ALLOCATOR: kiln::mem::LargeBuffers = kiln::mem::LargeBuffers::new();
+static ALLOCATOR: kiln::mem::HugePageAllocator = kiln::mem::HugePageAllocator::new();
 
 /// Trains GraphSAGE on a graph's nodes and keeps the best model. `kiln train` has more flags.
 #[derive(Parser)]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use kiln::data::format;
 use kiln::graph::NodeId;
-use kiln::partition::{Part, part_folder};
+use kiln::partition::{Part, part_dir};
 
 /// Whether the command succeeded, and what it printed.
 fn run(args: &[&str]) -> (bool, String) {
@@ -75,16 +75,16 @@ fn a_dataset_is_partitioned() {
     let args = ["data", "partition", text(&set), "--out", text(&out), "--parts", "3", "--method", "fennel"];
     let printed = succeed(&[&args[..], &["--fanouts", "15,10,all", "--seed", "7"]].concat());
     assert!(printed.contains("method: fennel") && printed.contains("part 2: "), "{printed}");
-    let part = Part::open(part_folder(&out, 2)).unwrap();
+    let part = Part::open(part_dir(&out, 2)).unwrap();
     assert_eq!(part.hash, format::hash(&set).unwrap());
     assert_eq!((part.book.n_parts(), part.book.n_nodes()), (3, 60));
     assert!(part.cache.is_some());
-    Part::verify(part_folder(&out, 2)).unwrap();
+    Part::verify(part_dir(&out, 2)).unwrap();
 
     let other = root.path().join("other");
     let args = ["data", "partition", text(&set), "--out", text(&other), "--cache-ratio", "0"];
     succeed(&args);
-    assert!(Part::open(part_folder(&other, 0)).unwrap().cache.is_none());
+    assert!(Part::open(part_dir(&other, 0)).unwrap().cache.is_none());
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{Dense, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_feature::{DenseFeatures, Labels};
+use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 use serde::Deserialize;
 
 use crate::readers::files::Files;
-use crate::{Dataset, Names, Result, Split};
+use crate::{Dataset, NodeNames, Result, Split};
 
 const FORMAT: u32 = 1;
 
@@ -111,12 +111,12 @@ fn load(files: Files<'_>) -> Result<Dataset> {
     })
 }
 
-fn load_names(files: &Files<'_>) -> Result<Names> {
+fn load_names(files: &Files<'_>) -> Result<NodeNames> {
     let text = String::from_utf8(files.read_gz("names.txt.gz")?).map_err(|source| StoreError::Io {
         path: files.path("names.txt.gz"),
         source: std::io::Error::new(std::io::ErrorKind::InvalidData, source),
     })?;
-    Ok(Names::new(text.lines()))
+    Ok(NodeNames::new(text.lines()))
 }
 
 /// Both directions of each arc, the reverse with its type raised by `n_types`.
@@ -161,7 +161,7 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
         }
         members.push(NodeId(node as u32));
     }
-    let [train, val, test] = split.map(Buf::from);
+    let [train, val, test] = split.map(SharedArray::from);
     Ok(Split { train, val, test })
 }
 
@@ -175,7 +175,7 @@ struct WordVectors {
     dim: usize,
 }
 
-fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<Dense> {
+fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<DenseFeatures> {
     let vectors = load_word_vectors(files, n_nodes)?;
     let mut rows = vec![0.0; n_nodes * vectors.dim];
     for (row, range) in rows.chunks_exact_mut(vectors.dim).zip(vectors.indptr.windows(2)) {
@@ -195,7 +195,7 @@ fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<Dense> {
             }
         }
     }
-    Ok(Dense::from_f32(rows, vectors.dim)?)
+    Ok(DenseFeatures::from_f32(rows, vectors.dim)?)
 }
 
 fn load_word_vectors(files: &Files<'_>, n_nodes: usize) -> Result<WordVectors> {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureSource, Labels, Sparse};
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_feature::{FeatureStore, Labels, SparseFeatures};
+use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
 use kiln_store::{ArrayFile, check_count};
@@ -16,7 +16,7 @@ use crate::graph_folder::graph_of;
 use crate::limits::{MEMORY_BYTES, check_n_classes, numbers};
 use crate::readers::classes::n_classes;
 use crate::readers::name_of;
-use crate::{Dataset, Names, Note, Result, Split};
+use crate::{Dataset, NodeNames, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
 /// element types allow it:
@@ -79,7 +79,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         features,
         labels: Arc::new(labels),
         split,
-        names: Arc::new(Names::default()),
+        names: Arc::new(NodeNames::default()),
         class_names: numbers(n_classes),
         edge_type_names: Vec::new(),
         notes,
@@ -146,7 +146,7 @@ pub(crate) fn open_features(
     n_nodes: usize,
     dim: Option<usize>,
     notes: &mut Vec<Note>,
-) -> Result<Arc<dyn FeatureSource>> {
+) -> Result<Arc<dyn FeatureStore>> {
     let path = required(folder, &FEATURES, "the features of each node")?;
     let array = ArrayFile::open(&path)?;
     let is_dense = path.ends_with("features.npy");
@@ -160,7 +160,7 @@ pub(crate) fn open_features(
         let columns = ArrayFile::open(columns_path)?;
         columns.check_vector()?;
         // A column is checked where a row is gathered, so that here any 32-bit number will do.
-        let columns: Buf<u32> = match columns.dtype() {
+        let columns: SharedArray<u32> = match columns.dtype() {
             DType::I32 | DType::U32 => columns.elements()?,
             _ => {
                 nodes_of(&columns, "entry", u32::MAX as usize, notes)?.iter().map(|column| column.0).collect()
@@ -169,13 +169,13 @@ pub(crate) fn open_features(
         let values_path = required(folder, &["features_data.npy"], "the value of each feature")?;
         let values = ArrayFile::open(values_path)?.values::<f32>()?;
         let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
-        let sparse = Sparse::new(indptr, columns, values, dim);
+        let sparse = SparseFeatures::new(indptr, columns, values, dim);
         Arc::new(sparse.map_err(|error| place.located(error.into()))?)
     })
 }
 
 pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
-    let mut part = |names: [&str; 2]| -> Result<Buf<NodeId>> {
+    let mut part = |names: [&str; 2]| -> Result<SharedArray<NodeId>> {
         let path = required(folder, &names, "the nodes of one part of the split")?;
         nodes_of(&ArrayFile::open(path)?, "entry", n_nodes, notes)
     };

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels, MAX_DIM};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels, MAX_DIM};
 use kiln_graph::CscBuilder;
 use kiln_store::Error as StoreError;
 use kiln_store::text::TextTable;
@@ -13,7 +13,7 @@ use kiln_store::{ArrayFile, Npz, check_count};
 use crate::arrays::rows_of;
 use crate::edges::EdgeList;
 use crate::limits::{bad_dim, numbers};
-use crate::{Dataset, Names, Note, Result, Split};
+use crate::{Dataset, NodeNames, Note, Result, Split};
 
 /// A set of which only what is small was read: features and edges are still in their files.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Stored {
             class_names: numbers(self.labels.n_classes()),
             labels: Arc::new(self.labels),
             split: self.split,
-            names: Arc::new(Names::default()),
+            names: Arc::new(NodeNames::default()),
             edge_type_names: Vec::new(),
             notes,
         })
@@ -103,7 +103,7 @@ impl Edges {
     }
 }
 
-fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Dense> {
+fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     const TO: &str = "memory: convert the folder once (kiln data convert) to have them mapped";
     let (path, rows, from) = match source {
         Source::Mapped(array) => (array.path().to_owned(), rows_of(array, notes)?, None),
@@ -120,7 +120,7 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
                 values.extend_from_slice(row);
                 Ok(())
             })?;
-            (path.clone(), Dense::from_f32(values, dim)?, Some("lines of text"))
+            (path.clone(), DenseFeatures::from_f32(values, dim)?, Some("lines of text"))
         }
     };
     check_count(&path, "the number of feature rows", n_nodes, rows.n_rows())?;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 
 #[cfg(feature = "cube")]
@@ -10,7 +10,7 @@ use crate::cube::features::{FeatureRows, row_bytes as bytes_of_row};
 #[cfg(feature = "cube")]
 use crate::cube::launch::anchor;
 #[cfg(feature = "cube")]
-use crate::device::devices::load_on;
+use crate::device::devices::run_on_load_stream;
 use crate::device::error::UploadError;
 use crate::device::read::read_i64;
 
@@ -21,7 +21,7 @@ use crate::device::read::read_i64;
 /// a row was.
 #[derive(Debug)]
 pub struct DeviceFeatures {
-    source: Arc<dyn FeatureSource>,
+    source: Arc<dyn FeatureStore>,
     place: Place,
     device: Device,
     n_rows: AtomicU64,
@@ -36,18 +36,18 @@ enum Place {
     Cube(Box<FeatureRows>),
 }
 
-/// How many rows were gathered so far, and how many of them the device had.
+/// Counts of the rows that were gathered so far, and of those that the device had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HitRate {
+pub struct CacheStats {
     /// Rows that were asked for.
     pub n_rows: u64,
     /// Rows that were on the device.
     pub n_hits: u64,
 }
 
-impl HitRate {
+impl CacheStats {
     /// The share of rows that were on the device; 1 where none were asked for.
-    pub fn share(self) -> f64 {
+    pub fn hit_rate(self) -> f64 {
         if self.n_rows == 0 { 1.0 } else { self.n_hits as f64 / self.n_rows as f64 }
     }
 
@@ -62,7 +62,7 @@ impl DeviceFeatures {
     ///
     /// # Errors
     /// [`UploadError::Features`] and [`UploadError::TooLarge`]; on the processor none.
-    pub fn new(source: Arc<dyn FeatureSource>, device: &Device) -> Result<Self, UploadError> {
+    pub fn new(source: Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
         let device = device.clone().inner();
         let place = Place::all(&source, &device)?;
         Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
@@ -70,12 +70,13 @@ impl DeviceFeatures {
 
     /// Brings the hottest rows to a device, as many as `n_bytes` hold, next to 4 bytes a node for where they are.
     /// `hotness` says of each row how often it is asked for: by [`kiln_graph::Csc::out_degrees`], or counted by
-    /// [`kiln_sample::input_counts`]; of equal ones the lower id counts as hotter. Where all rows fit, all are brought.
+    /// [`kiln_sample::count_node_accesses`]; of equal ones the lower id counts as hotter. Where all rows fit, all are
+    /// brought.
     ///
     /// # Errors
     /// [`UploadError::HotnessLength`], and as [`DeviceFeatures::new`].
     pub fn hottest(
-        source: Arc<dyn FeatureSource>,
+        source: Arc<dyn FeatureStore>,
         hotness: &[u32],
         n_bytes: u64,
         device: &Device,
@@ -138,15 +139,18 @@ impl DeviceFeatures {
         Ok(rows)
     }
 
-    /// How many rows the device had of those that were gathered so far.
-    pub fn hit_rate(&self) -> HitRate {
-        HitRate { n_rows: self.n_rows.load(Ordering::Relaxed), n_hits: self.n_hits.load(Ordering::Relaxed) }
+    /// The counts of rows that were gathered so far, and of those that the device had.
+    pub fn cache_stats(&self) -> CacheStats {
+        CacheStats {
+            n_rows: self.n_rows.load(Ordering::Relaxed),
+            n_hits: self.n_hits.load(Ordering::Relaxed),
+        }
     }
 
     fn gather_on_host(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
         let nodes: Vec<NodeId> =
             read_i64(nodes.clone()).into_iter().map(|node| NodeId(node as u32)).collect();
-        let mut rows = RowBuf::empty(self.source.row_type());
+        let mut rows = FeatureBuffer::empty(self.source.dtype());
         self.source.gather(&nodes, &mut rows)?;
         let rows = TensorData::new(rows.into_f32(), [nodes.len(), self.source.dim()]);
         Ok(Tensor::from_data(rows, &self.device))
@@ -155,13 +159,13 @@ impl DeviceFeatures {
 
 impl Place {
     #[cfg(not(feature = "cube"))]
-    fn all(_: &Arc<dyn FeatureSource>, _: &Device) -> Result<Self, UploadError> {
+    fn all(_: &Arc<dyn FeatureStore>, _: &Device) -> Result<Self, UploadError> {
         Ok(Self::Host)
     }
 
     #[cfg(not(feature = "cube"))]
     fn some(
-        _: &Arc<dyn FeatureSource>,
+        _: &Arc<dyn FeatureStore>,
         _: impl FnOnce() -> Vec<NodeId>,
         _: &Device,
     ) -> Result<Self, UploadError> {
@@ -169,30 +173,32 @@ impl Place {
     }
 
     #[cfg(feature = "cube")]
-    fn all(source: &Arc<dyn FeatureSource>, device: &Device) -> Result<Self, UploadError> {
+    fn all(source: &Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(Box::new(load_on(device, || FeatureRows::all(&anchor, &**source))??)))
+        Ok(Self::Cube(Box::new(run_on_load_stream(device, || FeatureRows::all(&anchor, &**source))??)))
     }
 
     #[cfg(feature = "cube")]
     fn some(
-        source: &Arc<dyn FeatureSource>,
+        source: &Arc<dyn FeatureStore>,
         nodes: impl FnOnce() -> Vec<NodeId>,
         device: &Device,
     ) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(Box::new(load_on(device, || FeatureRows::some(&anchor, &**source, &nodes()))??)))
+        Ok(Self::Cube(Box::new(run_on_load_stream(device, || {
+            FeatureRows::some(&anchor, &**source, &nodes())
+        })??)))
     }
 }
 
 /// Bytes of a row where the device reads it.
-fn row_bytes(source: &Arc<dyn FeatureSource>, device: &Device) -> usize {
+fn row_bytes(source: &Arc<dyn FeatureStore>, device: &Device) -> usize {
     #[cfg(feature = "cube")]
     if let Some(anchor) = anchor(device) {
         return bytes_of_row(&anchor, &**source);
     }
     let _ = device;
-    source.dim() * source.row_type().bytes()
+    source.dim() * source.dtype().bytes()
 }
 
 /// The nodes of the largest numbers, those of equal ones by their ids.

@@ -39,9 +39,9 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         }
     }
 
-    fn dst_rows(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn take_dst(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         let ops =
-            Linear::new(|block, x| B::dst_rows(block, x), |block, grad| B::dst_rows_adjoint(&block, grad));
+            Linear::new(|block, x| B::take_dst(block, x), |block, grad| B::take_dst_adjoint(&block, grad));
         ops.apply::<C>(inner(block), x)
     }
 
@@ -242,7 +242,7 @@ impl<B: BlockAdjoints> Backward<B, 1> for ReluDropout {
 #[cfg(test)]
 mod tests {
     use burn::tensor::{Device, Tensor};
-    use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
+    use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 
     use crate::device::block::DeviceBlock;
     use crate::ops::{self, Reduction};
@@ -267,6 +267,10 @@ mod tests {
         assert_eq!(block.adjacency().by_source.host(), None, "the rows have no gradient");
         let clone = block.clone();
         let _ = ops::aggregate(&clone, x.require_grad(), Reduction::Mean).sum().backward();
-        assert_eq!(block.adjacency().by_source.host(), Some(&Transposed::of(&host())), "clones share it");
+        assert_eq!(
+            block.adjacency().by_source.host(),
+            Some(&TransposedBlock::of(&host())),
+            "clones share it"
+        );
     }
 }

@@ -26,7 +26,7 @@ impl GraphMode {
         match self {
             Self::Host => Ok(None),
             Self::Device => DeviceGraph::new(graph, device).map(Some),
-            Self::ZeroCopy => DeviceGraph::staged(graph, device).map(Some),
+            Self::ZeroCopy => DeviceGraph::host_staged(graph, device).map(Some),
         }
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use half::{bf16, f16};
-use kiln_feature::{Dense, FeatureSource, RowBuf, Rows};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_kernels::testing::{Reads, device, reads_of, values};
-use kiln_kernels::{DeviceFeatures, HitRate, UploadError, is_processor};
+use kiln_kernels::{CacheStats, DeviceFeatures, UploadError, is_cpu};
 
 const N_ROWS: usize = 500;
 
@@ -17,13 +17,13 @@ fn value(place: usize) -> f32 {
     (place * 37 % 251) as f32 - 125.0
 }
 
-fn sources(dim: usize) -> [Arc<dyn FeatureSource>; 3] {
+fn sources(dim: usize) -> [Arc<dyn FeatureStore>; 3] {
     let values = (0..N_ROWS * dim).map(value);
-    let dense = |rows| Arc::new(Dense::new(rows, dim).unwrap()) as Arc<dyn FeatureSource>;
+    let dense = |rows| Arc::new(DenseFeatures::new(rows, dim).unwrap()) as Arc<dyn FeatureStore>;
     [
-        dense(Rows::F32(values.clone().collect::<Vec<_>>().into())),
-        dense(Rows::F16(values.clone().map(f16::from_f32).collect::<Vec<_>>().into())),
-        dense(Rows::BF16(values.map(bf16::from_f32).collect::<Vec<_>>().into())),
+        dense(FeatureArray::F32(values.clone().collect::<Vec<_>>().into())),
+        dense(FeatureArray::F16(values.clone().map(f16::from_f32).collect::<Vec<_>>().into())),
+        dense(FeatureArray::BF16(values.map(bf16::from_f32).collect::<Vec<_>>().into())),
     ]
 }
 
@@ -31,9 +31,9 @@ fn upload(ids: &[u32], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(ids.to_vec(), [ids.len()]), (device, DType::U32))
 }
 
-fn expected(source: &dyn FeatureSource, ids: &[u32]) -> Vec<f32> {
+fn expected(source: &dyn FeatureStore, ids: &[u32]) -> Vec<f32> {
     let ids: Vec<NodeId> = ids.iter().copied().map(NodeId).collect();
-    let mut rows = RowBuf::default();
+    let mut rows = FeatureBuffer::default();
     source.gather(&ids, &mut rows).unwrap();
     rows.into_f32()
 }
@@ -45,7 +45,7 @@ fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
     let hotness: Vec<u32> = (0..N_ROWS as u32).map(|row| row % 10).collect();
     for dim in [1, 3, 4, 100, 128] {
         for source in sources(dim) {
-            let row_bytes = (dim * source.row_type().bytes()) as u64;
+            let row_bytes = (dim * source.dtype().bytes()) as u64;
             let places = 4 * N_ROWS as u64;
             for n_cached in [0, 1, 200, N_ROWS as u64] {
                 let n_bytes = places + n_cached * row_bytes;
@@ -58,7 +58,7 @@ fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
             }
             let features = DeviceFeatures::new(source.clone(), &device).unwrap();
             assert_eq!(values(features.gather(&upload(&ids, &device)).unwrap()), expected(&*source, &ids));
-            assert_eq!(features.hit_rate(), HitRate { n_rows: 300, n_hits: 300 });
+            assert_eq!(features.cache_stats(), CacheStats { n_rows: 300, n_hits: 300 });
         }
     }
 }
@@ -67,18 +67,18 @@ fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
 fn the_hottest_rows_are_on_the_device_and_hits_are_counted() {
     let device = device();
     // The processor has all rows where they are.
-    let is_host = is_processor(&device);
+    let is_host = is_cpu(&device);
     let [source, ..] = sources(8);
     // Rows 3, 103, 203, ... are the hottest five.
     let hotness: Vec<u32> = (0..N_ROWS).map(|row| u32::from(row % 100 == 3)).collect();
     let n_bytes = 4 * N_ROWS as u64 + 5 * 32;
     let features = DeviceFeatures::hottest(source.clone(), &hotness, n_bytes, &device).unwrap();
-    assert_eq!(features.hit_rate().share(), 1.0);
+    assert_eq!(features.cache_stats().hit_rate(), 1.0);
     let ids = [3, 4, 103, 203, 303, 403, 9, 10];
     let mut got = None;
     let reads = reads_of(|| got = Some(features.gather(&upload(&ids, &device)).unwrap()));
     assert_eq!(values(got.unwrap()), expected(&*source, &ids));
-    assert_eq!(features.hit_rate(), HitRate { n_rows: 8, n_hits: if is_host { 8 } else { 5 } });
+    assert_eq!(features.cache_stats(), CacheStats { n_rows: 8, n_hits: if is_host { 8 } else { 5 } });
     assert_eq!(reads.n_reads, u64::from(!is_host), "one wait for the missing ids");
     let all = DeviceFeatures::new(source, &device).unwrap();
     let reads = reads_of(|| drop(all.gather(&upload(&ids, &device)).unwrap()));

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_comm::rpc::Token;
-use kiln_data::{Dataset, Names, Split};
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_data::{Dataset, NodeNames, Split};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, part_folder, write_parts};
-use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
+use kiln_partition::{CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, RuleRegistry, ServeConfig, Server};
 use kiln_sample::{Fanout, SamplerConfig};
 
 pub(crate) const N_NODES: usize = 500;
@@ -29,16 +29,16 @@ pub(crate) fn token() -> Token {
 
 /// A sampler by the rule that the graph's client knows by this name.
 pub(crate) fn by_name(
-    graph: Arc<RemoteGraph>,
+    graph: Arc<DistGraph>,
     fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
     name: &str,
-) -> kiln_remote::Result<RemoteSampler> {
+) -> kiln_remote::Result<DistNeighborSampler> {
     let config = SamplerConfig::new(fanouts).with_rule(graph.rule(name)?);
-    RemoteSampler::with_config(graph, config)
+    DistNeighborSampler::with_config(graph, config)
 }
 
 /// A graph with hubs, loops, parallel edges and nodes without any, whose edges have weights.
-pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureSource>) -> Dataset {
+pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
     let n_edges = 12 * n_nodes as u64;
     let node = |number: u64| (wild(number) % n_nodes.max(1) as u64) as u32;
     let hub = |number: u64| if number.is_multiple_of(5) { node(number) % 7 } else { node(number) };
@@ -47,7 +47,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureSource>) -> Dataset 
     let dsts: Vec<u32> = (0..n_edges).map(|edge| hub(edge + n_edges)).collect();
     let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
     let classes: Vec<i32> = (0..n_nodes as u64).map(|node| (wild(node) % 4) as i32).collect();
-    let split = |rest: u64| -> kiln_graph::Buf<NodeId> {
+    let split = |rest: u64| -> kiln_graph::SharedArray<NodeId> {
         let nodes = (0..n_nodes as u64).filter(|node| wild(*node) % 3 == rest);
         nodes.map(|node| NodeId(node as u32)).collect()
     };
@@ -57,16 +57,16 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureSource>) -> Dataset 
         features,
         labels: Arc::new(Labels::new(classes, 4)),
         split: Split { train: split(0), val: split(1), test: split(2) },
-        names: Arc::new(Names::default()),
+        names: Arc::new(NodeNames::default()),
         class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
         edge_type_names: Vec::new(),
         notes: Vec::new(),
     }
 }
 
-pub(crate) fn features(n_nodes: usize, dim: usize) -> Arc<dyn FeatureSource> {
+pub(crate) fn features(n_nodes: usize, dim: usize) -> Arc<dyn FeatureStore> {
     let values: Vec<f32> = (0..(n_nodes * dim) as u64).map(|at| wild(at) as f32).collect();
-    Arc::new(Dense::from_f32(values, dim).unwrap())
+    Arc::new(DenseFeatures::from_f32(values, dim).unwrap())
 }
 
 pub(crate) fn hubs() -> Dataset {
@@ -84,18 +84,18 @@ pub(crate) fn parts(
     let book = PartitionBook::from_parts(&owners, n_parts).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("parts");
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_parts(data, &book, &origin, cache, &out).unwrap();
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    write_parts(data, &book, &meta, cache, &out).unwrap();
     // Mapped files outlive their names.
-    (0..n_parts).map(|part| Arc::new(Part::open(part_folder(&out, part)).unwrap())).collect()
+    (0..n_parts).map(|part| Arc::new(Part::open(part_dir(&out, part)).unwrap())).collect()
 }
 
 /// Writes the only part of a set, and returns its folder.
 pub(crate) fn write_only_part(data: &Dataset, root: &Path) -> PathBuf {
     let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_parts(data, &book, &origin, None, root.join("parts")).unwrap();
-    part_folder(root.join("parts"), 0)
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    write_parts(data, &book, &meta, None, root.join("parts")).unwrap();
+    part_dir(root.join("parts"), 0)
 }
 
 /// How long servers of tests remember a client that says nothing.
@@ -122,12 +122,12 @@ pub(crate) fn config(servers: Vec<String>) -> ConnectConfig {
 /// A graph all of whose parts are served, or all but the one that lies here.
 pub(crate) struct Cluster {
     // Dropped first: it says goodbye to the servers.
-    pub(crate) graph: Arc<RemoteGraph>,
+    pub(crate) graph: Arc<DistGraph>,
     pub(crate) servers: Vec<Server>,
 }
 
 impl Cluster {
-    pub(crate) fn of(parts: &[Arc<Part>], own: Option<usize>, rules: Rules) -> Self {
+    pub(crate) fn of(parts: &[Arc<Part>], own: Option<usize>, rules: RuleRegistry) -> Self {
         let serve = |part: &Arc<Part>| {
             let config = ServeConfig {
                 rules: rules.clone(),
@@ -140,7 +140,7 @@ impl Cluster {
         let servers: Vec<Server> = others.map(|(_, part)| serve(part)).collect();
         let own = own.map(|own| Arc::clone(&parts[own]));
         let config = ConnectConfig { own, rules, ..config(addresses(&servers)) };
-        Self { graph: Arc::new(RemoteGraph::connect(config).unwrap()), servers }
+        Self { graph: Arc::new(DistGraph::connect(config).unwrap()), servers }
     }
 }
 

@@ -1,13 +1,13 @@
 use kiln_comm::Communicator;
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::NodeId;
 
 use crate::error::{Error, Result};
 use crate::evaluate::metrics::{Confusion, ConfusionMatrix, Metrics, roc_auc};
 use crate::step::classification::Prediction;
 use crate::step::classification::predicted_class;
-use crate::step::counts::Counts;
-use crate::step::task::Forward;
+use crate::step::metric_sums::MetricSums;
+use crate::step::task::StepOutput;
 
 /// Nodes whose rows are held at once where only counts are asked for.
 const NODES_AT_ONCE: usize = 4096;
@@ -36,7 +36,7 @@ impl Evaluation {
     /// # Errors
     /// [`Error::Feature`] for a node without a row or a label, [`Error::ClassOutOfRange`] for a label that
     /// has no output.
-    pub fn of(outputs: &dyn FeatureSource, nodes: &[NodeId], labels: &Labels) -> Result<Self> {
+    pub fn of(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<Self> {
         let n_classes = outputs.dim();
         let mut classes = Vec::new();
         labels.gather(nodes, &mut classes)?;
@@ -44,7 +44,7 @@ impl Evaluation {
             let (node, label) = (nodes[position], classes[position]);
             return Err(Error::ClassOutOfRange { node, label, n_outputs: n_classes });
         }
-        let mut rows = RowBuf::empty(outputs.row_type());
+        let mut rows = FeatureBuffer::empty(outputs.dtype());
         outputs.gather(nodes, &mut rows)?;
         Ok(Self { nodes: nodes.to_vec(), labels: classes, outputs: rows.into_f32(), n_classes })
     }
@@ -53,8 +53,8 @@ impl Evaluation {
     ///
     /// # Errors
     /// As [`Evaluation::of`] and [`Evaluation::counts`].
-    pub fn count(outputs: &dyn FeatureSource, nodes: &[NodeId], labels: &Labels) -> Result<Counts> {
-        let mut counts = Counts::default();
+    pub fn count(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<MetricSums> {
+        let mut counts = MetricSums::default();
         for nodes in nodes.chunks(NODES_AT_ONCE) {
             counts += Self::of(outputs, nodes, labels)?.counts()?;
         }
@@ -67,7 +67,7 @@ impl Evaluation {
     /// # Panics
     /// When the numbers of items, labels and rows differ, or the outputs have another number of classes
     /// than those before.
-    pub fn add(&mut self, items: &[NodeId], labels: &[i32], forward: &Forward) {
+    pub fn add(&mut self, items: &[NodeId], labels: &[i32], forward: &StepOutput) {
         let [n_rows, n_classes] = forward.outputs.dims();
         let (n_items, n_labels) = (items.len(), labels.len());
         assert!(n_items == n_rows && n_labels == n_rows, "{n_items} items, {n_labels} labels, {n_rows} rows");
@@ -76,7 +76,7 @@ impl Evaluation {
         self.n_classes = n_classes;
         self.nodes.extend_from_slice(items);
         self.labels.extend_from_slice(labels);
-        self.outputs.extend(kiln_kernels::read_f32(forward.outputs.clone()));
+        self.outputs.extend(kiln_kernels::to_vec_f32(forward.outputs.clone()));
     }
 
     /// Brings what all ranks say to the first one, in the order of the ranks; the others are left with nothing.
@@ -85,7 +85,7 @@ impl Evaluation {
     /// # Errors
     /// [`Error::Ranks`].
     pub fn gather(self, comm: &mut dyn Communicator) -> Result<Self> {
-        let n_ranks = comm.topology().world_size;
+        let n_ranks = comm.rank_info().world_size;
         if n_ranks == 1 {
             return Ok(self);
         }
@@ -129,8 +129,8 @@ impl Evaluation {
     ///
     /// # Errors
     /// [`Error::LossNotFinite`].
-    pub fn counts(&self) -> Result<Counts> {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> Result<MetricSums> {
+        let mut counts = MetricSums::default();
         for (row, &label) in self.rows().zip(&self.labels) {
             counts.loss_sum += log_sum_exp(row) - f64::from(row[label as usize]);
             counts.hits += u64::from(predicted_class(row) == label as u32);

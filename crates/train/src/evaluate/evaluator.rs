@@ -1,19 +1,19 @@
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::NodeId;
-use kiln_loader::{Fetch, ItemSampler, Loader, Pass, Shard};
-use kiln_nn::LayerWise;
+use kiln_loader::{Batcher, ItemSampler, Loader, Phase, Shard};
+use kiln_nn::LayerWiseModel;
 use rayon::ThreadPool;
 
 use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::layer_wise::LayerWiseInference;
 use crate::step::batch::DeviceBatch;
-use crate::step::counts::Counts;
 use crate::step::loaders::BatchConfig;
+use crate::step::metric_sums::MetricSums;
 use crate::step::node::{NodeClassification, NodeInput};
-use crate::step::task::{Forward, Task};
+use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::Trainer;
 
 /// How the ranks evaluate a node classifier: who takes which nodes, and with which neighbours.
@@ -38,11 +38,11 @@ pub struct ExactEvaluator {
     /// Computes the outputs.
     pub inference: LayerWiseInference,
     /// The features of all nodes.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// The classes of all nodes.
     pub labels: Arc<Labels>,
     /// The threads that compute: those of all ranks of the machine, which wait meanwhile
-    /// ([`Ranks::machine_pool`](kiln_comm::Ranks::machine_pool)).
+    /// ([`ThreadRanks::machine_pool`](kiln_comm::ThreadRanks::machine_pool)).
     pub threads: Arc<ThreadPool>,
 }
 
@@ -70,18 +70,19 @@ impl Evaluator {
         &self,
         trainer: &mut Trainer<NodeClassification<M>>,
         loader: &Loader<F>,
-        pass: Pass,
-    ) -> Result<Counts>
+        phase: Phase,
+    ) -> Result<MetricSums>
     where
-        M: LayerWise + Sync,
-        F: Fetch<Batch = DeviceBatch<NodeInput>>,
+        M: LayerWiseModel + Sync,
+        F: Batcher<Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
         let counts = match self {
-            Self::Sampled => return trainer.evaluate(loader.epoch(pass), |_, _| ()),
-            Self::FirstRank { n_batches } => trainer
-                .on_first(|trainer| trainer.evaluate_own(loader.epoch(pass).take(*n_batches), |_, _| ()))?,
-            Self::Exact(exact) => trainer.on_first(|trainer| {
+            Self::Sampled => return trainer.evaluate(loader.epoch(phase), |_, _| ()),
+            Self::FirstRank { n_batches } => trainer.on_rank_zero(|trainer| {
+                trainer.evaluate_own(loader.epoch(phase).take(*n_batches), |_, _| ())
+            })?,
+            Self::Exact(exact) => trainer.on_rank_zero(|trainer| {
                 let outputs = exact.outputs(trainer)?;
                 Evaluation::count(&outputs, loader.items().items(), &exact.labels)
             })?,
@@ -97,24 +98,25 @@ impl Evaluator {
         &self,
         trainer: &mut Trainer<NodeClassification<M>>,
         loader: &Loader<F>,
-        pass: Pass,
+        phase: Phase,
     ) -> Result<Evaluation>
     where
-        M: LayerWise + Sync,
-        F: Fetch<Batch = DeviceBatch<NodeInput>>,
+        M: LayerWiseModel + Sync,
+        F: Batcher<Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
         let mut evaluation = Evaluation::default();
-        let add = |input: &NodeInput, forward: &Forward| evaluation.add(&input.seeds, &input.labels, forward);
+        let add =
+            |input: &NodeInput, forward: &StepOutput| evaluation.add(&input.seeds, &input.labels, forward);
         match self {
             Self::Sampled => {
-                trainer.evaluate(loader.epoch(pass), add)?;
+                trainer.evaluate(loader.epoch(phase), add)?;
             }
             Self::FirstRank { .. } => {
-                trainer.on_first(|trainer| trainer.evaluate_own(loader.epoch(pass), add))?;
+                trainer.on_rank_zero(|trainer| trainer.evaluate_own(loader.epoch(phase), add))?;
             }
             Self::Exact(exact) => {
-                evaluation = trainer.on_first(|trainer| {
+                evaluation = trainer.on_rank_zero(|trainer| {
                     let outputs = exact.outputs(trainer)?;
                     Evaluation::of(&outputs, loader.items().items(), &exact.labels)
                 })?;
@@ -131,7 +133,7 @@ impl Evaluator {
         }
     }
 
-    fn check<T: Task, F: Fetch>(&self, trainer: &Trainer<T>, loader: &Loader<F>) -> Result<()> {
+    fn check<T: Task, F: Batcher>(&self, trainer: &Trainer<T>, loader: &Loader<F>) -> Result<()> {
         trainer.check_seed(loader.items())?;
         trainer.check_shard(loader.items(), self.shard(trainer))
     }
@@ -139,7 +141,10 @@ impl Evaluator {
 
 impl ExactEvaluator {
     /// The model's outputs for every node of the graph.
-    fn outputs<M: LayerWise + Sync>(&self, trainer: &mut Trainer<NodeClassification<M>>) -> Result<Dense> {
+    fn outputs<M: LayerWiseModel + Sync>(
+        &self,
+        trainer: &mut Trainer<NodeClassification<M>>,
+    ) -> Result<DenseFeatures> {
         let (model, device) = (trainer.model(), trainer.device());
         let outputs = self.threads.install(|| self.inference.outputs(model, &*self.features, device));
         trainer.peak.merge(self.inference.peak_memory());

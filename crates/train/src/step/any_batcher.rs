@@ -1,9 +1,9 @@
-use kiln_feature::FeatureSource;
-use kiln_loader::{Fetch, FetchError, NodeFetch, SeedBatch, StageTimes};
+use kiln_feature::FeatureStore;
+use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
 use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::step::batch::{DeviceBatch, DeviceBatcher};
-use crate::step::device_fetch::DeviceNodeFetch;
+use crate::step::device_node_batcher::DeviceNodeBatcher;
 use crate::step::node::NodeInput;
 
 /// Batches for node tasks, prepared on the host and copied to a device, or prepared there: for programs that choose at run
@@ -11,24 +11,24 @@ use crate::step::node::NodeInput;
 #[derive(Debug)]
 pub enum HostOrDeviceBatcher {
     /// Sampled and gathered on the host.
-    Host(DeviceBatcher<NodeFetch<dyn FrontierSampler, dyn FeatureSource>>),
+    Host(DeviceBatcher<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>>),
     /// Sampled and gathered on the device.
-    Device(DeviceNodeFetch),
+    Device(DeviceNodeBatcher),
 }
 
-impl Fetch for HostOrDeviceBatcher {
+impl Batcher for HostOrDeviceBatcher {
     type Batch = DeviceBatch<NodeInput>;
     type Scratch = Scratch;
 
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut Scratch,
         times: &mut StageTimes,
-    ) -> Result<Self::Batch, FetchError> {
+    ) -> Result<Self::Batch, BatchError> {
         match self {
-            Self::Host(fetch) => fetch.fetch(seeds, scratch, times),
-            Self::Device(fetch) => fetch.fetch(seeds, scratch, times),
+            Self::Host(batcher) => batcher.batch(seeds, scratch, times),
+            Self::Device(batcher) => batcher.batch(seeds, scratch, times),
         }
     }
 

@@ -3,11 +3,11 @@ use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use kiln_comm::{Communicator, Topology};
+use kiln_comm::{Communicator, RankInfo};
 use kiln_kernels::{DeviceError, NcclSum};
 
 use crate::error::{Error, Result};
-use crate::step::device_sync::DeviceSync;
+use crate::step::device_all_reduce::DeviceAllReduce;
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
 
@@ -46,22 +46,22 @@ impl NcclGroup {
         mut trainer: Trainer<T>,
         devices: CudaDevices<'_>,
     ) -> Result<(Trainer<T>, Option<String>)> {
-        let topology = trainer.comm().topology();
+        let rank_info = trainer.comm().rank_info();
         let (nccl, reason) = match devices {
-            CudaDevices::OfThreads(indices) => self.of_thread(topology, indices)?,
+            CudaDevices::OfThreads(indices) => self.of_thread(rank_info, indices)?,
             CudaDevices::OfProcess(index) => self.of_process(trainer.comm(), index)?,
         };
         if let Some(mut nccl) = nccl {
-            trainer = trainer.with_sync(DeviceSync::new(move |bucket| Ok(nccl.sum(bucket)?)));
+            trainer = trainer.with_sync(DeviceAllReduce::new(move |bucket| Ok(nccl.sum(bucket)?)));
         }
-        Ok((trainer, reason.filter(|_| topology.rank == 0)))
+        Ok((trainer, reason.filter(|_| rank_info.rank == 0)))
     }
 
     /// The communicator of a rank that is a thread, if there are several and each has a device of its own.
-    fn of_thread(&self, topology: Topology, indices: Option<&[usize]>) -> Result<Joined> {
+    fn of_thread(&self, rank_info: RankInfo, indices: Option<&[usize]>) -> Result<Joined> {
         let distinct = |indices: &&[usize]| indices.iter().collect::<BTreeSet<_>>().len() == indices.len();
         let Some(indices) = indices.filter(distinct).filter(|indices| 1 < indices.len()) else {
-            let is_missed = self.is_required && 1 < topology.world_size;
+            let is_missed = self.is_required && 1 < rank_info.world_size;
             return if is_missed {
                 Err(no_nccl("every rank needs a CUDA device of its own"))
             } else {
@@ -74,7 +74,7 @@ impl NcclGroup {
             Ok(Mutex::new(all.into_iter().map(Some).collect()))
         });
         match made {
-            Ok(all) => Ok((all.lock().unwrap_or_else(PoisonError::into_inner)[topology.rank].take(), None)),
+            Ok(all) => Ok((all.lock().unwrap_or_else(PoisonError::into_inner)[rank_info.rank].take(), None)),
             Err(error) if self.is_required => Err(no_nccl(error)),
             Err(error) => Ok((None, Some(format!("gradients are summed by the host: {error}")))),
         }
@@ -98,7 +98,7 @@ impl NcclGroup {
                 "gradients are summed by the host: NCCL needs a CUDA device and libnccl for every rank";
             return Ok((None, (!distinct.is_empty()).then(|| reason.to_owned())));
         };
-        let Topology { rank, world_size, .. } = comm.topology();
+        let RankInfo { rank, world_size, .. } = comm.rank_info();
         let mut id = if rank == 0 { NcclSum::new_id()? } else { Vec::new() };
         comm.broadcast(0, &mut id)?;
         // NCCL waits for all ranks: a collective, so that the job's watchdog covers it.

@@ -2,15 +2,15 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
-use kiln_loader::{Fetch, Loader};
-use kiln_nn::{Ctx, Mode};
+use kiln_loader::{Batcher, Loader};
+use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::{Error, Result};
 use crate::step::batch::DeviceBatch;
-use crate::step::counts::{Counts, Weight};
+use crate::step::metric_sums::{LossWeight, MetricSums};
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::sync::share_buffers;
-use crate::step::task::{Forward, Task};
+use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::Trainer;
 use crate::step::weights::{hash, weights_to_bytes};
 
@@ -25,9 +25,9 @@ struct Learned {
 /// Loss and outputs of a step.
 enum Outcome {
     /// They have been looked at.
-    Read(Counts),
+    Read(MetricSums),
     /// They are still on the device.
-    Unread(Box<dyn FnOnce() -> Counts>),
+    Unread(Box<dyn FnOnce() -> MetricSums>),
 }
 
 impl<T: Task> Trainer<T> {
@@ -41,15 +41,15 @@ impl<T: Task> Trainer<T> {
     /// parameters are then as the last whole step left them (but see [`Trainer::with_read_every`]).
     pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
     where
-        F: Fetch<Batch = DeviceBatch<T::Input>>,
+        F: Batcher<Batch = DeviceBatch<T::Input>>,
     {
         self.check_items(loader.items())?;
-        let batches = loader.epoch_from(self.next_pass(), self.epoch.n_steps);
+        let batches = loader.epoch_from(self.next_phase(), self.epoch.n_steps);
         self.epoch_of(batches, observe)
     }
 
     /// The same on batches of any origin, of which each rank must have equally many: those of
-    /// [`Trainer::next_pass`], where they come from a loader.
+    /// [`Trainer::next_phase`], where they come from a loader.
     ///
     /// # Errors
     /// As [`Trainer::epoch`].
@@ -77,8 +77,8 @@ impl<T: Task> Trainer<T> {
     ) -> Result<bool> {
         let asked = Instant::now();
         self.epoch.started.get_or_insert(asked);
-        self.comm.at_step(self.epoch.n_steps as u64);
-        self.comm.at_phase("wait");
+        self.comm.set_step(self.epoch.n_steps as u64);
+        self.comm.set_stage("wait");
         let Some(batch) = batches.next() else {
             self.read_back(observe)?;
             return Ok(false);
@@ -94,7 +94,7 @@ impl<T: Task> Trainer<T> {
         };
         let Learned { outcome, weight, gradients } = self.learn(batch)?;
         let learned = Instant::now();
-        self.comm.at_phase("sync");
+        self.comm.set_stage("sync");
         let (outcome, all) = match outcome {
             Outcome::Read(own) => {
                 let is_asked = u64::from(self.stop.load(Ordering::Relaxed));
@@ -107,17 +107,17 @@ impl<T: Task> Trainer<T> {
                 (unread, weight)
             }
         };
-        let gradients = self.average(gradients, Weight { own: weight, all })?;
+        let gradients = self.average(gradients, LossWeight { own: weight, all })?;
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
-        self.comm.at_phase("update");
+        self.comm.set_stage("update");
         let learning_rate = self.optimizer.config.learning_rate_in(self.epoch.epoch);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         self.epoch.timings.update += synced.elapsed();
         self.epoch.memory.look();
         let (step, wall) = (self.epoch.n_steps, asked.elapsed());
         self.epoch.n_steps += 1;
-        let read: Box<dyn FnOnce() -> Counts> = match outcome {
+        let read: Box<dyn FnOnce() -> MetricSums> = match outcome {
             Outcome::Read(counts) => Box::new(move || counts),
             Outcome::Unread(read) => read,
         };
@@ -165,17 +165,17 @@ impl<T: Task> Trainer<T> {
     /// Forward and backward: what became of this rank's batch, and the gradients of its mean loss.
     fn learn(&mut self, batch: DeviceBatch<T::Input>) -> Result<Learned> {
         let started = Instant::now();
-        self.comm.at_phase("upload");
+        self.comm.set_stage("upload");
         self.check_device(&batch)?;
         self.epoch.timings.loader += batch.times;
         let uploaded = Instant::now();
         self.epoch.timings.upload += uploaded - started;
         if batch.n_items == 0 {
-            let (outcome, gradients) = (Outcome::Read(Counts::default()), GradientsParams::new());
+            let (outcome, gradients) = (Outcome::Read(MetricSums::default()), GradientsParams::new());
             return Ok(Learned { outcome, weight: 0.0, gradients });
         }
-        self.comm.at_phase("forward");
-        let ctx = Ctx { key: batch.key, mode: Mode::Train };
+        self.comm.set_stage("forward");
+        let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
         let forward = self.task.forward(&self.model, &batch.input, &ctx);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {
@@ -186,7 +186,7 @@ impl<T: Task> Trainer<T> {
             Outcome::Unread(Box::new(read))
         };
         let forwarded = Instant::now();
-        self.comm.at_phase("backward");
+        self.comm.set_stage("backward");
         self.epoch.timings.forward += forwarded - uploaded;
         self.epoch.memory.look();
         // Items that all weigh nothing have no mean loss.
@@ -204,12 +204,12 @@ impl<T: Task> Trainer<T> {
 
     /// Ranks tell each other their counts in each step, and their gradients go by the host.
     fn reads_at_once(&self) -> bool {
-        self.read_every == 1 || 1 < self.comm.topology().world_size
+        self.read_every == 1 || 1 < self.comm.rank_info().world_size
     }
 
     /// The gradients of the mean loss over all ranks' items; buffers become those of the first rank.
-    fn average(&mut self, gradients: GradientsParams, weight: Weight) -> Result<GradientsParams> {
-        if self.comm.topology().world_size == 1 || weight.all == 0.0 {
+    fn average(&mut self, gradients: GradientsParams, weight: LossWeight) -> Result<GradientsParams> {
+        if self.comm.rank_info().world_size == 1 || weight.all == 0.0 {
             return Ok(gradients);
         }
         let gradients = self.sync.average(&mut *self.comm, &self.model, gradients, weight)?;
@@ -219,10 +219,10 @@ impl<T: Task> Trainer<T> {
 
     /// Makes sure that all ranks have the same parameters, by their hashes. A meeting.
     pub(crate) fn compare(&mut self, epoch: usize) -> Result<()> {
-        if self.comm.topology().world_size == 1 {
+        if self.comm.rank_info().world_size == 1 {
             return Ok(());
         }
-        self.comm.at_phase("comparing models");
+        self.comm.set_stage("comparing models");
         let own = hash(&weights_to_bytes(&self.model)?).into_bytes();
         // Not the collective that a step begins with: a rank that has more steps than the others is told so.
         let mut first = own.clone();
@@ -247,21 +247,21 @@ impl<T: Task> Trainer<T> {
     pub(crate) fn counts_of(
         &self,
         input: &T::Input,
-        forward: &Forward,
-    ) -> impl FnOnce() -> Counts + 'static + use<T> {
-        let (truth, weight) = (self.task.truth(input), forward.weight);
+        forward: &StepOutput,
+    ) -> impl FnOnce() -> MetricSums + 'static + use<T> {
+        let (targets, weight) = (self.task.targets(input), forward.weight);
         // What they were computed from is not held.
         let (loss_sum, outputs) = (forward.loss_sum.clone().detach(), forward.outputs.clone().detach());
         move || {
-            let loss_sum = kiln_kernels::read_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
-            let mut counts = Counts { loss_sum, weight, ..Counts::default() };
-            T::count(&truth, &outputs, &mut counts);
+            let loss_sum = kiln_kernels::to_vec_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
+            let mut counts = MetricSums { loss_sum, weight, ..MetricSums::default() };
+            T::count(&targets, &outputs, &mut counts);
             counts
         }
     }
 }
 
-pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &Counts) -> Result<()> {
+pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &MetricSums) -> Result<()> {
     let loss = counts.loss_sum;
     if loss.is_finite() { Ok(()) } else { Err(Error::LossNotFinite { pass, step, loss }) }
 }

@@ -6,7 +6,7 @@ use burn::tensor::{Tensor, TensorData};
 use kiln_comm::{Communicator, Reduce};
 
 use crate::error::Result;
-use crate::step::counts::Weight;
+use crate::step::metric_sums::LossWeight;
 
 /// Averages gradients over the ranks: the one seam between the training loop and whatever moves them,
 /// through host memory or between devices.
@@ -22,27 +22,28 @@ pub trait GradientSync<M: Module>: Debug + Send {
         comm: &mut dyn Communicator,
         model: &M,
         gradients: GradientsParams,
-        weight: Weight,
+        weight: LossWeight,
     ) -> Result<GradientsParams>;
 }
 
-/// Through host memory: all gradients travel as one flat bucket, which is summed in the order of the ranks.
+/// An all-reduce of gradients through host memory: all of them travel as one flat bucket, which is summed in the order
+/// of the ranks.
 ///
 /// The average is weighted by the ranks' items, so that every item counts the same. (PyTorch's `Join` divides
 /// by the number of ranks, so that in uneven steps an item of a small share counts more.) A parameter that has
 /// a gradient on no rank gets none; frozen parameters do not travel.
 #[derive(Debug, Default)]
-pub struct BucketSync {
+pub struct HostAllReduce {
     bucket: Vec<f32>,
 }
 
-impl<M: Module> GradientSync<M> for BucketSync {
+impl<M: Module> GradientSync<M> for HostAllReduce {
     fn average(
         &mut self,
         comm: &mut dyn Communicator,
         model: &M,
         gradients: GradientsParams,
-        weight: Weight,
+        weight: LossWeight,
     ) -> Result<GradientsParams> {
         self.bucket.clear();
         let share = (weight.own / weight.all) as f32;
@@ -71,7 +72,7 @@ impl ModuleVisitor for Flatten<'_> {
         match self.gradients.get::<D>(param.id) {
             Some(gradient) => {
                 self.bucket.push(1.0);
-                let values = kiln_kernels::read_f32(gradient);
+                let values = kiln_kernels::to_vec_f32(gradient);
                 self.bucket.extend(values.iter().map(|value| value * self.share));
             }
             None => self.bucket.resize(self.bucket.len() + 1 + value.shape().num_elements(), 0.0),
@@ -114,7 +115,7 @@ pub(crate) fn share_buffers<M: Module>(comm: &mut dyn Communicator, model: M) ->
     }
     let mut bytes = bytemuck::cast_slice(&values.0).to_vec();
     comm.broadcast(0, &mut bytes)?;
-    if comm.topology().rank == 0 {
+    if comm.rank_info().rank == 0 {
         return Ok(model);
     }
     let values: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
@@ -127,7 +128,7 @@ impl ModuleVisitor for Buffers {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         if !value.is_require_grad() {
-            self.0.extend(kiln_kernels::read_f32(value));
+            self.0.extend(kiln_kernels::to_vec_f32(value));
         }
     }
 }

@@ -5,15 +5,15 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use kiln_comm::Communicator;
-use kiln_kernels::is_processor;
-use kiln_loader::Pass;
+use kiln_kernels::is_cpu;
+use kiln_loader::Phase;
 use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::optimizer::OptimizerConfig;
 use crate::step::reports::EpochState;
-use crate::step::sync::{BucketSync, GradientSync};
+use crate::step::sync::{GradientSync, HostAllReduce};
 use crate::step::task::Task;
 use crate::step::weights::{load_weights, weights_to_bytes};
 
@@ -95,7 +95,7 @@ impl<T: Task> Trainer<T> {
         let device = device.clone().inner();
         let mut model = init(RngKey::new(seed), &device.clone().autodiff())?;
         check_device(&model, &device)?;
-        if 1 < comm.topology().world_size {
+        if 1 < comm.rank_info().world_size {
             let mut bytes = weights_to_bytes(&model)?;
             comm.broadcast(0, &mut bytes)?;
             load_weights(&mut model, bytes)?;
@@ -105,9 +105,9 @@ impl<T: Task> Trainer<T> {
             model,
             optimizer,
             comm,
-            sync: Box::new(BucketSync::default()),
+            sync: Box::new(HostAllReduce::default()),
             seed,
-            read_every: if is_processor(&device) { 1 } else { READ_EVERY },
+            read_every: if is_cpu(&device) { 1 } else { READ_EVERY },
             device,
             epoch: EpochState::start(0),
             peak: PeakMemory::default(),
@@ -164,9 +164,9 @@ impl<T: Task> Trainer<T> {
         self.epoch.epoch
     }
 
-    /// The pass of a loader over the items of the epoch that is next or under way.
-    pub fn next_pass(&self) -> Pass {
-        Pass::Train { epoch: self.epoch.epoch as u64 }
+    /// The phase of a loader's pass over the items of the epoch that is next or under way.
+    pub fn next_phase(&self) -> Phase {
+        Phase::Train { epoch: self.epoch.epoch as u64 }
     }
 
     /// The communicator of this rank.
@@ -174,9 +174,9 @@ impl<T: Task> Trainer<T> {
         &mut *self.comm
     }
 
-    /// Whether this is the first rank, which prints and writes files for all.
-    pub fn is_first(&self) -> bool {
-        self.comm.topology().rank == 0
+    /// Returns whether this is rank 0, which prints and writes files for all.
+    pub fn is_rank_zero(&self) -> bool {
+        self.comm.rank_info().rank == 0
     }
 
     /// Whether the flag of [`Trainer::with_stop`] was up on some rank in the last step; the same on all.

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_comm::{Communicator, Solo};
+use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_kernels::testing::{device, read_block, reads_of, values};
-use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
-use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
+use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, input_counts};
+use kiln_sample::{Fanout, NeighborSampler, count_node_accesses};
 use kiln_train::{
-    DeviceBatch, DeviceBatcher, DeviceNodeFetch, EpochReport, NodeClassification, NodeInput, OptimizerConfig,
-    StepReport, Trainer, TrainerConfig, weights_to_bytes,
+    DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, NodeClassification, NodeInput,
+    OptimizerConfig, StepReport, Trainer, TrainerConfig, weights_to_bytes,
 };
 
 use crate::common::{data, nodes, ranks, shard};
@@ -31,18 +31,18 @@ fn items(data: &Dataset, comm: &dyn Communicator) -> ItemSampler {
     ItemSampler::new(seeds, config).unwrap()
 }
 
-fn loader<F: Fetch>(data: &Dataset, comm: &dyn Communicator, fetch: F, workers: usize) -> Loader<F> {
+fn loader<F: Batcher>(data: &Dataset, comm: &dyn Communicator, batcher: F, workers: usize) -> Loader<F> {
     let config = LoaderConfig { workers, ..Default::default() };
-    Loader::new(items(data, comm), fetch, config).unwrap()
+    Loader::new(items(data, comm), batcher, config).unwrap()
 }
 
-fn host_fetch(data: &Dataset) -> NodeFetch<NeighborSampler, dyn kiln_feature::FeatureSource> {
+fn host_fetch(data: &Dataset) -> NodeBatcher<NeighborSampler, dyn kiln_feature::FeatureStore> {
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
-    NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone())
+    NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
 }
 
 /// Made on the device, from a tenth of the rows or all of them.
-fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeFetch {
+fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeBatcher {
     let graph = DeviceGraph::new(data.graph.clone(), device).unwrap();
     let sampler = DeviceSampler::new(graph, FANOUTS);
     let source = data.features.clone();
@@ -55,7 +55,7 @@ fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNo
             DeviceFeatures::hottest(source, &data.graph.out_degrees(), n_bytes, device).unwrap()
         }
     };
-    DeviceNodeFetch::new(sampler.into(), features.into(), data.labels.clone())
+    DeviceNodeBatcher::new(sampler.into(), features.into(), data.labels.clone())
 }
 
 fn sage(data: &Dataset) -> SageConfig {
@@ -81,17 +81,17 @@ fn trainer(
         .unwrap()
 }
 
-fn train<F: Fetch<Batch = DeviceBatch<NodeInput>>>(
+fn train<F: Batcher<Batch = DeviceBatch<NodeInput>>>(
     data: &Dataset,
     comm: Box<dyn Communicator>,
     device: &Device,
-    fetch: F,
+    batcher: F,
     workers: usize,
 ) -> (EpochReport, Vec<u8>) {
-    let loader = loader(data, &*comm, fetch, workers);
+    let loader = loader(data, &*comm, batcher, workers);
     let mut trainer = trainer(data, comm, device);
     let report = trainer.epoch(&loader, |_| ()).unwrap();
-    let counts = trainer.evaluate(loader.epoch(Pass::Validation), |_, _| ()).unwrap();
+    let counts = trainer.evaluate(loader.epoch(Phase::Validation), |_, _| ()).unwrap();
     assert_eq!(counts.total, 305);
     (report, weights_to_bytes(trainer.model()).unwrap())
 }
@@ -100,16 +100,16 @@ fn train<F: Fetch<Batch = DeviceBatch<NodeInput>>>(
 fn the_trainer_does_not_know_where_a_batch_was_made() {
     let (data, device) = (data(400), device());
     let on_host = || DeviceBatcher::new(host_fetch(&data), &device);
-    let (expected, weights) = train(&data, Box::new(Solo), &device, on_host(), 0);
+    let (expected, weights) = train(&data, Box::new(SingleRank), &device, on_host(), 0);
     let check = |what: &str, (got, got_weights): (EpochReport, Vec<u8>)| {
         assert_eq!(got.counts, expected.counts, "{what}: losses");
         assert_eq!(got_weights, weights, "{what}: weights");
     };
     for workers in [0, 1] {
-        check("brought by a worker", train(&data, Box::new(Solo), &device, on_host(), workers));
+        check("brought by a worker", train(&data, Box::new(SingleRank), &device, on_host(), workers));
         for has_all_rows in [true, false] {
-            let fetch = device_fetch(&data, &device, has_all_rows);
-            check("made on the device", train(&data, Box::new(Solo), &device, fetch, workers));
+            let batcher = device_fetch(&data, &device, has_all_rows);
+            check("made on the device", train(&data, Box::new(SingleRank), &device, batcher, workers));
         }
     }
 }
@@ -137,17 +137,17 @@ fn two_ranks_of_one_device_train_on_batches_that_it_makes() {
 #[test]
 fn batches_that_a_device_makes_are_those_of_the_host() {
     let (data, device) = (data(400), device());
-    let on_host = loader(&data, &Solo, host_fetch(&data), 0);
-    let on_device = loader(&data, &Solo, device_fetch(&data, &device, false), 1);
-    let pass = Pass::Train { epoch: 3 };
-    let on_device: Vec<DeviceBatch<NodeInput>> = on_device.epoch(pass).map(Result::unwrap).collect();
-    assert_eq!(on_device.len(), on_host.n_steps(pass));
-    for (got, expected) in on_device.into_iter().zip(on_host.epoch(pass)) {
+    let on_host = loader(&data, &SingleRank, host_fetch(&data), 0);
+    let on_device = loader(&data, &SingleRank, device_fetch(&data, &device, false), 1);
+    let phase = Phase::Train { epoch: 3 };
+    let on_device: Vec<DeviceBatch<NodeInput>> = on_device.epoch(phase).map(Result::unwrap).collect();
+    assert_eq!(on_device.len(), on_host.n_steps(phase));
+    for (got, expected) in on_device.into_iter().zip(on_host.epoch(phase)) {
         let expected = expected.unwrap();
         let (got, key) = (got.input, got.key);
         assert_eq!(got.blocks.len(), expected.blocks.len());
-        let rows: Vec<usize> = expected.seed_rows.iter().map(|row| row.index()).collect();
-        assert_eq!((key, &got.seed_rows, &got.labels), (expected.key, &rows, &expected.labels));
+        let rows: Vec<usize> = expected.seed_index.iter().map(|row| row.index()).collect();
+        assert_eq!((key, &got.seed_index, &got.labels), (expected.key, &rows, &expected.labels));
         assert_eq!(got.seeds, expected.seeds.as_nodes());
         for (got, mut expected) in got.blocks.iter().zip(expected.blocks) {
             expected.take_transposed();
@@ -161,13 +161,13 @@ fn batches_that_a_device_makes_are_those_of_the_host() {
 #[test]
 fn presampled_rows_are_hit_more_often_than_any() {
     let (data, device) = (data(400), device());
-    let loader = loader(&data, &Solo, host_fetch(&data), 0);
-    let order = loader.items().epoch(Pass::Train { epoch: 0 });
+    let loader = loader(&data, &SingleRank, host_fetch(&data), 0);
+    let order = loader.items().epoch(Phase::Train { epoch: 0 });
     let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
-    let counts = input_counts(&sampler, data.graph.n_nodes(), batches).unwrap();
+    let counts = count_node_accesses(&sampler, data.graph.n_nodes(), batches).unwrap();
     let n_inputs: u32 = counts.iter().sum();
-    let batches = loader.epoch(Pass::Train { epoch: 0 });
+    let batches = loader.epoch(Phase::Train { epoch: 0 });
     assert_eq!(n_inputs as usize, batches.map(|batch| batch.unwrap().blocks[0].n_src()).sum::<usize>());
     let share = |hotness: &[u32]| {
         let n_bytes = (4 * 400 + 40 * 4 * data.features.dim()) as u64;
@@ -175,14 +175,14 @@ fn presampled_rows_are_hit_more_often_than_any() {
         let features = Arc::new(features);
         let graph = DeviceGraph::new(data.graph.clone(), &device).unwrap();
         let sampler = Arc::new(DeviceSampler::new(graph, FANOUTS));
-        let fetch = DeviceNodeFetch::new(sampler, Arc::clone(&features), data.labels.clone());
-        let loader = Loader::new(items(&data, &Solo), fetch, LoaderConfig::default()).unwrap();
-        loader.epoch(Pass::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
-        assert_eq!(features.hit_rate().n_rows, u64::from(n_inputs));
-        features.hit_rate().share()
+        let batcher = DeviceNodeBatcher::new(sampler, Arc::clone(&features), data.labels.clone());
+        let loader = Loader::new(items(&data, &SingleRank), batcher, LoaderConfig::default()).unwrap();
+        loader.epoch(Phase::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
+        assert_eq!(features.cache_stats().n_rows, u64::from(n_inputs));
+        features.cache_stats().hit_rate()
     };
     let (hottest, any) = (share(&counts), share(&vec![0; 400]));
-    if is_processor(&device) {
+    if is_cpu(&device) {
         assert_eq!((hottest, any), (1.0, 1.0), "the processor has all rows where they are");
     } else {
         assert!(any < hottest && hottest < 1.0, "{hottest} and {any}");
@@ -194,9 +194,9 @@ fn presampled_rows_are_hit_more_often_than_any() {
 fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
     let (data, device) = (data(400), device());
     let run = |read_every: usize| {
-        let loader = loader(&data, &Solo, device_fetch(&data, &device, true), 1);
-        let mut trainer = trainer(&data, Box::new(Solo), &device).with_read_every(read_every);
-        let mut batches = loader.epoch(trainer.next_pass());
+        let loader = loader(&data, &SingleRank, device_fetch(&data, &device, true), 1);
+        let mut trainer = trainer(&data, Box::new(SingleRank), &device).with_read_every(read_every);
+        let mut batches = loader.epoch(trainer.next_phase());
         let (mut steps, mut reads, mut more) = (Vec::new(), Vec::new(), true);
         while more {
             let seen = |report: &StepReport| steps.push((report.step, report.counts));
@@ -209,7 +209,7 @@ fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
     };
     let (steps, reads, counts, weights) = run(1);
     assert_eq!(steps.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    let is_host = is_processor(&device);
+    let is_host = is_cpu(&device);
     // A loss and the outputs of each step, and nothing after the last one.
     assert_eq!(reads, if is_host { [0; 6] } else { [2, 2, 2, 2, 2, 0] });
     let (later, reads, later_counts, later_weights) = run(3);

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_comm::{Communicator, Solo};
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_comm::{Communicator, SingleRank};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::CscBuilder;
-use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass, Shard};
+use kiln_loader::{GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, Shard};
 use kiln_nn::{Gin, GinConfig};
 use kiln_sample::RngKey;
 use kiln_train::{
-    Counts, DeviceBatcher, EpochReport, FitConfig, GraphClassification, Observer, OptimizerConfig, Run,
-    RunFolder, RunIdentity, StepReport, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
+    DeviceBatcher, EpochReport, FitConfig, GraphClassification, MetricSums, OptimizerConfig, Run, RunFolder,
+    RunIdentity, StepReport, TrainCallback, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{nodes, ranks, shard};
@@ -24,7 +24,7 @@ const GLOBAL_BATCH: usize = 8;
 const N_GRAPHS: u32 = 36;
 
 /// Rings of 3 to 9 nodes with the features `[1, position]`; their class says whether they are long.
-fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> {
+fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>> {
     let (mut offsets, mut srcs, mut dsts, mut x) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     let n_nodes = |graph: u32| 3 + graph * 5 % 7;
     for graph in 0..N_GRAPHS {
@@ -38,13 +38,14 @@ fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> 
     }
     let graph = CscBuilder::new(x.len() / 2).symmetrize().build(&srcs, &dsts).unwrap();
     let labels: Vec<i32> = (0..N_GRAPHS).map(|graph| i32::from(5 < n_nodes(graph))).collect();
-    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(x, 2).unwrap());
-    let fetch = GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)));
+    let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(x, 2).unwrap());
+    let batcher =
+        GraphBatcher::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)));
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 3, shard, ..Default::default() };
     let config = LoaderConfig { workers: 1, ..Default::default() };
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
-    Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), fetch, config).unwrap()
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
+    Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), batcher, config).unwrap()
 }
 
 fn trainer(comm: Box<dyn Communicator>) -> Trainer<GraphClassification<Gin>> {
@@ -61,7 +62,7 @@ struct Buffers(Vec<f32>);
 impl ModuleVisitor for Buffers {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if !param.val().is_require_grad() {
-            self.0.extend(kiln_kernels::read_f32(param.val()));
+            self.0.extend(kiln_kernels::to_vec_f32(param.val()));
         }
     }
 }
@@ -76,9 +77,9 @@ fn buffers(model: &Gin) -> Vec<f32> {
 
 /// One step of a rank alone, on the share that it would have of two.
 fn statistics_alone(rank: usize) -> Vec<f32> {
-    let mut trainer = trainer(Box::new(Solo::new()));
+    let mut trainer = trainer(Box::new(SingleRank::new()));
     let shard = Shard { rank, world_size: 2 };
-    trainer.epoch_of(loader(shard).epoch(Pass::Train { epoch: 0 }).take(1), |_| ()).unwrap();
+    trainer.epoch_of(loader(shard).epoch(Phase::Train { epoch: 0 }).take(1), |_| ()).unwrap();
     buffers(trainer.model())
 }
 
@@ -87,7 +88,7 @@ fn running_statistics_are_the_first_ranks() {
     let of_ranks = ranks(2).run(|comm| {
         let loader = loader(shard(&*comm));
         let mut trainer = trainer(comm);
-        trainer.epoch_of(loader.epoch(Pass::Train { epoch: 0 }).take(1), |_| ())?;
+        trainer.epoch_of(loader.epoch(Phase::Train { epoch: 0 }).take(1), |_| ())?;
         Ok(buffers(trainer.model()))
     });
     let of_ranks = of_ranks.unwrap();
@@ -115,13 +116,13 @@ fn ranks_end_with_the_same_bytes() {
 /// Panics after so many steps.
 struct StopAfter(usize);
 
-impl Observer for StopAfter {
+impl TrainCallback for StopAfter {
     fn step(&mut self, _: &StepReport) {
         self.0 -= 1;
         assert!(0 < self.0, "the machine stops");
     }
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
 /// Starts or resumes a run of 2 epochs on 2 ranks, which stops after `n_steps` more: what it leaves.
@@ -130,7 +131,7 @@ fn train(
     n_steps: usize,
 ) -> Result<Vec<[Vec<u8>; 2]>, String> {
     let left = ranks(2).run(|comm| {
-        let (loader, is_first) = (loader(shard(&*comm)), comm.topology().rank == 0);
+        let (loader, is_first) = (loader(shard(&*comm)), comm.rank_info().rank == 0);
         let mut trainer = trainer(comm);
         let mut run = Run::start(&mut trainer, &open, RunIdentity::default())?;
         let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: Some(2) };

@@ -9,9 +9,9 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 use kiln_loader::{Shard, StageTimes};
-use kiln_nn::Ctx;
+use kiln_nn::ForwardContext;
 use kiln_sample::RngKey;
-use kiln_train::{Counts, DeviceBatch, Forward, Task, Trainer, VALIDATION};
+use kiln_train::{DeviceBatch, MetricSums, StepOutput, Task, Trainer, VALIDATION};
 
 use crate::common::{config, data, loader, nodes, ranks, shard, trainer};
 
@@ -33,21 +33,21 @@ struct Item {
 impl Task for Told {
     type Input = Vec<Item>;
     type Model = Zero;
-    type Truth = Vec<bool>;
+    type Targets = Vec<bool>;
 
-    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &Ctx) -> Forward {
+    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &ForwardContext) -> StepOutput {
         let device = model.value.val().device();
         let losses: Vec<f32> = input.iter().map(|item| item.loss).collect();
         let losses = Tensor::<1>::from_data(TensorData::new(losses, [input.len()]), &device);
         let loss_sum = losses.sum() + model.value.val() * 0.0;
-        Forward { outputs: Tensor::zeros([input.len(), 1], &device), loss_sum, weight: input.len() as f64 }
+        StepOutput { outputs: Tensor::zeros([input.len(), 1], &device), loss_sum, weight: input.len() as f64 }
     }
 
-    fn truth(&self, input: &Vec<Item>) -> Vec<bool> {
+    fn targets(&self, input: &Vec<Item>) -> Vec<bool> {
         input.iter().map(|item| item.is_right).collect()
     }
 
-    fn count(are_right: &Vec<bool>, _: &Tensor<2>, counts: &mut Counts) {
+    fn count(are_right: &Vec<bool>, _: &Tensor<2>, counts: &mut MetricSums) {
         counts.hits = are_right.iter().filter(|is_right| **is_right).count() as u64;
         counts.total = are_right.len() as u64;
     }
@@ -75,7 +75,7 @@ fn items(n_items: usize, loss: f32, is_right: bool) -> Vec<Item> {
 #[test]
 fn accuracies_of_ranks_are_not_averaged() {
     let accuracies = ranks(2).run(|comm| {
-        let is_first = comm.topology().rank == 0;
+        let is_first = comm.rank_info().rank == 0;
         let items = if is_first { items(3, 1.0, true) } else { items(1, 1.0, false) };
         let mut trainer = told(comm);
         let validated = trainer.evaluate([batch(items.clone())], |_, _| ())?;
@@ -90,7 +90,7 @@ fn accuracies_of_ranks_are_not_averaged() {
 #[test]
 fn losses_are_divided_by_seeds_and_not_by_steps() {
     let losses = ranks(2).run(|comm| {
-        let last = if comm.topology().rank == 0 { Vec::new() } else { items(1, 6.0, false) };
+        let last = if comm.rank_info().rank == 0 { Vec::new() } else { items(1, 6.0, false) };
         let batches = || [batch(items(2, 1.0, true)), batch(last.clone())];
         let mut trainer = told(comm);
         let mut steps = Vec::new();
@@ -111,7 +111,7 @@ fn no_seed_is_dropped_and_all_ranks_are_shuffled_together() {
         let mut seen = Vec::new();
         for _ in 0..4 {
             let mut own = BTreeSet::new();
-            let batches = loader.epoch(trainer.next_pass()).inspect(|batch| {
+            let batches = loader.epoch(trainer.next_phase()).inspect(|batch| {
                 own.extend(batch.as_ref().unwrap().input.seeds.iter().copied());
             });
             trainer.epoch_of(batches, |_| ())?;
@@ -137,11 +137,11 @@ fn validation_is_not_repeated_on_every_rank() {
     let validated = ranks(4).run(|comm| {
         let loader = loader(&data, &val, 16, shard(&*comm));
         let mut own = Vec::new();
-        let visit = |input: &kiln_train::NodeInput, _: &Forward| own.extend_from_slice(&input.seeds);
+        let visit = |input: &kiln_train::NodeInput, _: &StepOutput| own.extend_from_slice(&input.seeds);
         let counts = trainer(&data, comm).evaluate(loader.epoch(VALIDATION), visit)?;
         Ok((counts, own))
     });
-    let (counts, shares): (Vec<Counts>, Vec<Vec<NodeId>>) = validated.unwrap().into_iter().unzip();
+    let (counts, shares): (Vec<MetricSums>, Vec<Vec<NodeId>>) = validated.unwrap().into_iter().unzip();
     assert!(counts.iter().all(|all| all.total == 51 && *all == counts[0]), "{counts:?}");
     assert!(shares.iter().all(|share| (12..=13).contains(&share.len())), "{shares:?}");
     let mut all = shares.concat();
@@ -173,7 +173,7 @@ fn uneven_input_hangs_nobody() {
 
     let told_of = Mutex::new(Vec::new());
     let outcome = ranks(2).run(|comm| {
-        let n_batches = 2 + comm.topology().rank;
+        let n_batches = 2 + comm.rank_info().rank;
         let error =
             told(comm).epoch_of((0..n_batches).map(|_| batch(items(1, 1.0, true))), |_| ()).unwrap_err();
         told_of.lock().unwrap().push(error.to_string());

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use kiln_comm::Communicator;
 use kiln_data::Dataset;
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    BatchConfig, Counts, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig,
-    LayerWiseInference, NodeClassification, Prediction, TEST, Trainer, VALIDATION,
+    BatchConfig, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
+    MetricSums, NodeClassification, Prediction, TEST, Trainer, VALIDATION,
 };
 
 use crate::common::{data, ranks, trainer};
@@ -21,15 +21,15 @@ use crate::common::{data, ranks, trainer};
 const TOLERANCE: f64 = 1e-4;
 
 type SageTrainer = Trainer<NodeClassification<Sage>>;
-type AllNeighbors = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
+type AllNeighbors = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 /// Batches of 10 nodes a rank with all their neighbours, so that sampled evaluation is exact, too.
 fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &[NodeId]) -> AllNeighbors {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batches = BatchConfig { batch_size: 10, ..BatchConfig::default() };
     let items = evaluator.items(trainer, nodes, batches).unwrap();
-    trainer.loader(items, fetch, LoaderConfig::default()).unwrap()
+    trainer.loader(items, batcher, LoaderConfig::default()).unwrap()
 }
 
 fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
@@ -42,7 +42,7 @@ fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
 }
 
 /// What the ranks count on the test nodes, and what the first one predicts of them.
-fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (Counts, Vec<Prediction>) {
+fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (MetricSums, Vec<Prediction>) {
     let judged = ranks(n_ranks).run(|comm: Box<dyn Communicator>| {
         let mut trainer = trainer(data, comm);
         let loader = loader(data, evaluator, &trainer, &data.split.test);
@@ -65,7 +65,7 @@ fn all_ways_count_and_predict_the_same() {
         let first = Evaluator::FirstRank { n_batches: usize::MAX };
         for evaluator in [Evaluator::Sampled, first, exact(&data, n_ranks)] {
             let (counts, predicted) = judge(&data, &evaluator, n_ranks);
-            let exact_parts = |counts: Counts| (counts.hits, counts.total, counts.weight);
+            let exact_parts = |counts: MetricSums| (counts.hits, counts.total, counts.weight);
             assert_eq!(exact_parts(counts), exact_parts(expected), "{n_ranks} ranks, {evaluator:?}");
             assert!((counts.loss() - expected.loss()).abs() < TOLERANCE, "{n_ranks} ranks, {evaluator:?}");
             assert_eq!(predicted, predictions, "{n_ranks} ranks, {evaluator:?}");
@@ -104,7 +104,7 @@ fn rejects_a_loader_of_another_share() {
 #[test]
 fn exact_evaluation_reports_its_memory() {
     let data = data(300);
-    let mut trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let evaluator = exact(&data, 1);
     let loader = loader(&data, &evaluator, &trainer, &data.split.val);
     evaluator.count(&mut trainer, &loader, VALIDATION).unwrap();

@@ -7,25 +7,29 @@ use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_comm::Solo;
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_comm::SingleRank;
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::DeviceGraphs;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_loader::{
-    Fetch, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
+    Batcher, GraphBatch, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
     StageTimes,
 };
-use kiln_nn::{Ctx, Epsilon, GinConfig, GraphModel, Mode, Readout};
+use kiln_nn::{Epsilon, ForwardContext, GinConfig, GraphModel, Mode, Readout};
 use kiln_sample::{RngKey, Seeds};
 use kiln_train::{
-    Counts, DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, OptimizerConfig,
-    Prediction, Run, RunFolder, RunIdentity, TEST, Task, ToDevice, Trainer, TrainerConfig, VALIDATION, fit,
-    test_best, weights_to_bytes,
+    DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, MetricSums, OptimizerConfig,
+    Prediction, Run, RunFolder, RunIdentity, TEST, Task, ToDevice, Trainer, TrainerConfig, VALIDATION,
+    evaluate_best, fit, weights_to_bytes,
 };
 
 /// Graphs of undirected edges, with one number a node and a class each.
-fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> GraphFetch<dyn FeatureSource> {
+fn batcher(
+    graphs: &[(u32, Vec<(u32, u32)>)],
+    x: Vec<f32>,
+    labels: Vec<i32>,
+) -> GraphBatcher<dyn FeatureStore> {
     let (mut offsets, mut srcs, mut dsts) = (vec![0], Vec::new(), Vec::new());
     for (n_nodes, edges) in graphs {
         let start = offsets[offsets.len() - 1];
@@ -36,13 +40,13 @@ fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> Gr
         offsets.push(start + n_nodes);
     }
     let graph = CscBuilder::new(x.len()).symmetrize().build(&srcs, &dsts).unwrap();
-    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(x, 1).unwrap());
-    GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)))
+    let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(x, 1).unwrap());
+    GraphBatcher::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)))
 }
 
 /// Rings (class 0) and stars (class 1) in turn, of 4 to 12 nodes, whose features are all 1: nothing but the
 /// edges tells them apart.
-fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureSource> {
+fn rings_and_stars(n_graphs: u32) -> GraphBatcher<dyn FeatureStore> {
     let graph = |graph: u32| {
         let n_nodes = 4 + graph * 5 % 9;
         let edge = |node: u32| if graph.is_multiple_of(2) { (node, (node + 1) % n_nodes) } else { (0, node) };
@@ -51,17 +55,17 @@ fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureSource> {
     let graphs: Vec<_> = (0..n_graphs).map(graph).collect();
     let n_nodes: u32 = graphs.iter().map(|(n_nodes, _)| n_nodes).sum();
     let labels = (0..n_graphs as i32).map(|graph| graph % 2).collect();
-    fetch(&graphs, vec![1.0; n_nodes as usize], labels)
+    batcher(&graphs, vec![1.0; n_nodes as usize], labels)
 }
 
 fn loader(
     n_graphs: u32,
     items: std::ops::Range<u32>,
-) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> {
+) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>> {
     let config = ItemSamplerConfig { batch_size: 16, seed: 1, ..Default::default() };
     let items = ItemSampler::new(items.map(NodeId).collect::<Vec<_>>(), config).unwrap();
-    let fetch = DeviceBatcher::new(rings_and_stars(n_graphs), &Device::flex());
-    Loader::new(items, fetch, LoaderConfig::default()).unwrap()
+    let batcher = DeviceBatcher::new(rings_and_stars(n_graphs), &Device::flex());
+    Loader::new(items, batcher, LoaderConfig::default()).unwrap()
 }
 
 /// Adam on the processor, with the seed of [`loader`].
@@ -70,10 +74,10 @@ fn config() -> TrainerConfig {
 }
 
 /// A batch of these graphs.
-fn batch(fetch: &GraphFetch<dyn FeatureSource>, graphs: &[u32]) -> GraphBatch {
+fn batch(batcher: &GraphBatcher<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch {
     let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
-    let seeds = SeedBatch { pass: TEST, step: 0, key: RngKey::new(1), seeds };
-    fetch.fetch(seeds, &mut (), &mut StageTimes::default()).unwrap()
+    let seeds = SeedBatch { phase: TEST, step: 0, key: RngKey::new(1), seeds };
+    batcher.batch(seeds, &mut (), &mut StageTimes::default()).unwrap()
 }
 
 /// A model of this test's own: two factors of the sum of a graph's features.
@@ -83,15 +87,15 @@ struct SumOfFeatures {
 }
 
 impl GraphModel for SumOfFeatures {
-    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         ops::segment_reduce(graphs.segments(), x, Reduction::Sum).matmul(self.factors.val())
     }
 }
 
 /// One node of 1, two of 2, none, and three of which one has -3.
-fn four() -> GraphFetch<dyn FeatureSource> {
+fn four() -> GraphBatcher<dyn FeatureStore> {
     let graphs = [(1, vec![]), (2, vec![(0, 1)]), (0, vec![]), (3, vec![(0, 1), (1, 2)])];
-    fetch(&graphs, vec![1.0, 2.0, 2.0, 1.0, -3.0, 1.0], vec![0, 1, 1, 0])
+    batcher(&graphs, vec![1.0, 2.0, 2.0, 1.0, -3.0, 1.0], vec![0, 1, 1, 0])
 }
 
 fn sum_of_features(device: &Device) -> SumOfFeatures {
@@ -106,17 +110,17 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     assert_eq!((uploaded.n_items, uploaded.key), (4, RngKey::new(1)));
     let input = &uploaded.input;
     assert_eq!(input.items, [3, 1, 2, 0].map(NodeId));
-    let ctx = Ctx { key: uploaded.key, mode: Mode::Train };
+    let ctx = ForwardContext { key: uploaded.key, mode: Mode::Train };
     let forward = task.forward(&sum_of_features(&device), input, &ctx);
-    let outputs = kiln_kernels::read_f32(forward.outputs.clone());
+    let outputs = kiln_kernels::to_vec_f32(forward.outputs.clone());
     assert_eq!(outputs, [-1.0, -0.5, 4.0, 2.0, 0.0, 0.0, 1.0, 0.5]);
     // -ln softmax: ln(1 + e^(other - own)) for the classes 0, 1, 1, 0.
     let expected: f64 = [0.5_f64, 2.0, 0.0, -0.5].iter().map(|gap| (1.0 + gap.exp()).ln()).sum();
-    let loss = kiln_kernels::read_f32(forward.loss_sum.clone())[0];
+    let loss = kiln_kernels::to_vec_f32(forward.loss_sum.clone())[0];
     assert!((f64::from(loss) - expected).abs() < 1e-5, "{loss}, expected {expected}");
     assert_eq!(forward.weight, 4.0);
-    let mut counts = Counts::default();
-    GraphClassification::<SumOfFeatures>::count(&task.truth(input), &forward.outputs, &mut counts);
+    let mut counts = MetricSums::default();
+    GraphClassification::<SumOfFeatures>::count(&task.targets(input), &forward.outputs, &mut counts);
     // Graph 2 ties, so class 0 is said of it.
     assert_eq!((counts.hits, counts.total), (1, 4));
 }
@@ -124,7 +128,8 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
 #[test]
 fn an_evaluation_names_graphs_by_their_positions() {
     let init = |_, device: &Device| Ok(sum_of_features(device));
-    let mut trainer = Trainer::new(GraphClassification::new(), &config(), Box::new(Solo), init).unwrap();
+    let mut trainer =
+        Trainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
     let mut said = Evaluation::default();
     let batches =
         [&[3, 1][..], &[], &[0, 2]].map(|graphs| Ok(batch(&four(), graphs).to_device(&Device::flex())));
@@ -146,14 +151,15 @@ fn a_class_without_an_output_is_refused() {
     let model = SumOfFeatures { factors: Param::from_tensor(Tensor::from_data([[1.0]], &device)) };
     let task = GraphClassification::new();
     let uploaded = batch(&four(), &[1]).to_device(&device);
-    task.forward(&model, &uploaded.input, &Ctx { key: RngKey::new(0), mode: Mode::Eval });
+    task.forward(&model, &uploaded.input, &ForwardContext { key: RngKey::new(0), mode: Mode::Eval });
 }
 
 /// Accuracy on graphs that were not trained on, of the best epoch's weights, which have the statistics of
 /// that epoch in them.
 fn check_learns(model: &GinConfig, n_epochs: usize) {
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(GraphClassification::new(), &config(), Box::new(Solo), init).unwrap();
+    let mut trainer =
+        Trainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
     let (train, val, test) = (loader(300, 0..160), loader(300, 160..220), loader(300, 220..300));
     let folder = tempfile::tempdir().unwrap();
     let mut run =
@@ -163,7 +169,7 @@ fn check_learns(model: &GinConfig, n_epochs: usize) {
     fit(&mut trainer, &train, epochs, validate, &mut run, &mut ()).unwrap();
     assert_eq!(run.best().unwrap().val.accuracy(), 1.0, "{model:?}");
     let mut bytes = Vec::new();
-    let said = test_best(trainer, &run, |trainer| {
+    let said = evaluate_best(trainer, &run, |trainer| {
         bytes = weights_to_bytes(trainer.model()).unwrap();
         let mut said = Evaluation::default();
         trainer

@@ -8,15 +8,15 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
-use kiln_comm::Ranks;
+use kiln_comm::ThreadRanks;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
-use kiln_nn::{Aggregate, Ctx, Sage, SageConfig};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
+use kiln_nn::{Aggregate, ForwardContext, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, DeviceBatcher, Forward, NodeClassification, NodeInput, OptimizerConfig, Task, Trainer,
+    DeviceBatcher, MetricSums, NodeClassification, NodeInput, OptimizerConfig, StepOutput, Task, Trainer,
     TrainerConfig,
 };
 
@@ -42,11 +42,11 @@ struct Noted<'a> {
 impl Task for Noted<'_> {
     type Input = NodeInput;
     type Model = Sage;
-    type Truth = Vec<i32>;
+    type Targets = Vec<i32>;
 
-    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &Ctx) -> Forward {
+    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
         let forward = self.task.forward(model, input, ctx);
-        let rows = kiln_kernels::read_f32(forward.outputs.clone());
+        let rows = kiln_kernels::to_vec_f32(forward.outputs.clone());
         let mut outputs = self.outputs.lock().unwrap();
         for (seed, row) in input.seeds.iter().zip(rows.chunks_exact(N_CLASSES)) {
             let before = outputs.insert((ctx.key.words(), *seed), row.to_vec());
@@ -55,11 +55,11 @@ impl Task for Noted<'_> {
         forward
     }
 
-    fn truth(&self, input: &NodeInput) -> Vec<i32> {
-        self.task.truth(input)
+    fn targets(&self, input: &NodeInput) -> Vec<i32> {
+        self.task.targets(input)
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
         NodeClassification::<Sage>::count(labels, outputs, counts);
     }
 }
@@ -80,23 +80,23 @@ fn data() -> Dataset {
 fn loader(
     data: &Dataset,
     shard: Shard,
-) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>> {
+) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>> {
     // All neighbours: nothing but the masks is random in a step.
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let nodes: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
-    Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
+    Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
 }
 
 /// Two epochs of these ranks, of a model that does not move.
 fn train(n_ranks: usize, dropout: f64) -> Outputs {
     let (data, outputs) = (data(), Mutex::new(Outputs::new()));
-    let ranks = Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
+    let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
     let done = ranks.run(|comm| {
-        let topology = comm.topology();
+        let rank_info = comm.rank_info();
         let (d_in, aggregate) = (8, Aggregate::Mean);
         let model = SageConfig {
             d_in,
@@ -112,7 +112,7 @@ fn train(n_ranks: usize, dropout: f64) -> Outputs {
         let optimizer = OptimizerConfig::adam(1e-30, 0.0);
         let config = TrainerConfig { seed: 1, ..TrainerConfig::new(optimizer) };
         let mut trainer = Trainer::new(task, &config, comm, |key, device| model.init(key, device))?;
-        let loader = loader(&data, Shard { rank: topology.rank, world_size: topology.world_size });
+        let loader = loader(&data, Shard { rank: rank_info.rank, world_size: rank_info.world_size });
         for _ in 0..2 {
             trainer.epoch(&loader, |_| ())?;
         }

@@ -4,10 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::NodeId;
 use kiln_train::{
-    ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Forward, Metrics, Prediction, roc_auc,
+    ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Metrics, Prediction, StepOutput,
+    roc_auc,
 };
 
 /// A few additions and divisions of numbers of about 1 in f64.
@@ -138,7 +139,7 @@ fn evaluation<const N: usize>(probabilities: &[[f32; N]], labels: &[i32]) -> Eva
     let logits: Vec<f32> = rows.flat_map(|(i, row)| row.map(|p| p.ln() + [0.0, 10.0, -3.0][i % 3])).collect();
     let nodes: Vec<NodeId> = (0..labels.len() as u32).map(NodeId).collect();
     let labels = Labels::new(labels.to_vec(), N);
-    Evaluation::of(&Dense::from_f32(logits, N).unwrap(), &nodes, &labels).unwrap()
+    Evaluation::of(&DenseFeatures::from_f32(logits, N).unwrap(), &nodes, &labels).unwrap()
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn predictions_ascend_however_they_came() {
         [([7, 4], [0, 1], [[2.0, 1.0], [3.0, 1.0]]), ([4, 2], [1, 0], [[0.0, 1.0]; 2])]
     {
         let outputs = Tensor::from_data(rows, &device);
-        let forward = Forward { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
+        let forward = StepOutput { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
         said.add(&items.map(NodeId), &labels, &forward);
     }
     let expected = [(2, 0, 1), (4, 1, 0), (4, 1, 1), (7, 0, 0)];
@@ -199,7 +200,7 @@ fn predictions_ascend_however_they_came() {
 fn a_batch_of_unequal_lengths_is_refused() {
     let device = Device::flex();
     let outputs = Tensor::zeros([2, 3], &device);
-    let forward = Forward { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
+    let forward = StepOutput { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
     Evaluation::default().add(&[NodeId(1)], &[0, 0], &forward);
 }
 

@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use kiln_comm::{Communicator, Solo};
+use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
-use kiln_loader::{Pass, Shard};
-use kiln_nn::{Ctx, Mode, Sage};
+use kiln_loader::{Phase, Shard};
+use kiln_nn::{ForwardContext, Mode, Sage};
 use kiln_train::{
-    BucketSync, DeviceBatch, DeviceSync, GradientSync, NodeClassification, NodeInput, Task, Trainer, Weight,
-    weights_to_bytes,
+    DeviceAllReduce, DeviceBatch, GradientSync, HostAllReduce, LossWeight, NodeClassification, NodeInput,
+    Task, Trainer, weights_to_bytes,
 };
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
-const TRAIN: Pass = Pass::Train { epoch: 0 };
+const TRAIN: Phase = Phase::Train { epoch: 0 };
 
 /// Seeds of all ranks in a step: 1 x 4096, 2 x 2048, 4 x 1024.
 const GLOBAL_BATCH: usize = 4096;
@@ -41,7 +41,7 @@ struct Flatten<'a> {
 impl ModuleVisitor for Flatten<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let gradient = self.gradients.get::<D>(param.id).unwrap();
-        self.values.extend(kiln_kernels::read_f32(gradient));
+        self.values.extend(kiln_kernels::to_vec_f32(gradient));
     }
 }
 
@@ -54,7 +54,7 @@ fn flatten(model: &Sage, gradients: &GradientsParams) -> Vec<f32> {
 /// Averages as ever, keeps the averages, and has nothing learned: all steps begin at the same parameters.
 #[derive(Debug)]
 struct Recording {
-    sync: BucketSync,
+    sync: HostAllReduce,
     steps: Arc<Mutex<Vec<Vec<f32>>>>,
 }
 
@@ -64,7 +64,7 @@ impl GradientSync<Sage> for Recording {
         comm: &mut dyn Communicator,
         model: &Sage,
         gradients: GradientsParams,
-        weight: Weight,
+        weight: LossWeight,
     ) -> kiln_train::Result<GradientsParams> {
         let averaged = self.sync.average(comm, model, gradients, weight)?;
         self.steps.lock().unwrap().push(flatten(model, &averaged));
@@ -77,7 +77,8 @@ fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<
     let (task, model) = (NodeClassification::<Sage>::new(), sage(data, dropout));
     let gradients = |batch: kiln_loader::Result<DeviceBatch<NodeInput>>| {
         let batch = batch.unwrap();
-        let forward = task.forward(&model, &batch.input, &Ctx { key: batch.key, mode: Mode::Train });
+        let forward =
+            task.forward(&model, &batch.input, &ForwardContext { key: batch.key, mode: Mode::Train });
         let loss = forward.loss_sum / batch.n_items as f32;
         flatten(&model, &GradientsParams::from_grads(loss.backward(), &model))
     };
@@ -88,7 +89,7 @@ fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<
 fn gradients_of(n_ranks: usize, data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<Vec<f32>> {
     let of_ranks = ranks(n_ranks).run(|comm| {
         let (shard, steps) = (shard(&*comm), Arc::default());
-        let recording = Recording { sync: BucketSync::default(), steps: Arc::clone(&steps) };
+        let recording = Recording { sync: HostAllReduce::default(), steps: Arc::clone(&steps) };
         let trainer =
             Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, dropout)))?;
         let mut trainer = trainer.with_sync(recording);
@@ -139,8 +140,8 @@ fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Ve
         if batch.n_items == 0 {
             continue;
         }
-        let ctx = Ctx { key: batch.key, mode: Mode::Train };
-        let values = kiln_kernels::read_f32(task.forward(&model, &batch.input, &ctx).outputs);
+        let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
+        let values = kiln_kernels::to_vec_f32(task.forward(&model, &batch.input, &ctx).outputs);
         let width = values.len() / batch.n_items;
         for (seed, row) in batch.input.seeds.iter().zip(values.chunks(width)) {
             assert!(rows.insert(*seed, row.to_vec()).is_none(), "{seed:?} twice");
@@ -176,7 +177,7 @@ fn train(n_ranks: usize, data: &Dataset, seeds: &[NodeId], batch: usize) -> Vec<
         let mut visited = Vec::new();
         for _ in 0..3 {
             let mut seen = Vec::new();
-            let batches = loader.epoch(trainer.next_pass()).inspect(|batch| {
+            let batches = loader.epoch(trainer.next_phase()).inspect(|batch| {
                 seen.extend_from_slice(&batch.as_ref().unwrap().input.seeds);
             });
             let report = trainer.epoch_of(batches, |_| ())?;
@@ -208,7 +209,7 @@ fn a_rank_that_never_has_a_seed_learns_what_the_others_learn() {
     let of_ranks = train(4, &data, &seeds, 16);
     assert!(of_ranks[3].1.iter().all(Vec::is_empty));
     assert!(of_ranks.iter().all(|(weights, _)| *weights == of_ranks[0].0));
-    let start = weights_to_bytes(trainer(&data, Box::new(Solo::new())).model()).unwrap();
+    let start = weights_to_bytes(trainer(&data, Box::new(SingleRank::new())).model()).unwrap();
     assert_ne!(of_ranks[0].0, start);
 }
 
@@ -252,7 +253,7 @@ struct Values(Vec<f32>);
 
 impl ModuleVisitor for Values {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.extend(kiln_kernels::read_f32(param.val()));
+        self.0.extend(kiln_kernels::to_vec_f32(param.val()));
     }
 }
 
@@ -264,16 +265,16 @@ fn gradients_summed_on_their_device_give_the_same_weights() {
     let train_by = |on_device: bool| {
         let weights = ranks(4).run(|mut comm| {
             let shard = shard(&*comm);
-            let mut other = comm.channel("gradients")?;
+            let mut other = comm.duplicate("gradients")?;
             let sum = move |bucket: Tensor<1>| {
                 let device = bucket.device();
-                let mut values = kiln_kernels::read_f32(bucket);
+                let mut values = kiln_kernels::to_vec_f32(bucket);
                 other.all_reduce_sum(kiln_comm::Reduce::F32(&mut values))?;
                 Ok(Tensor::from_floats(values.as_slice(), &device))
             };
             let mut trainer = trainer(&data, comm);
             if on_device {
-                trainer = trainer.with_sync(DeviceSync::new(sum));
+                trainer = trainer.with_sync(DeviceAllReduce::new(sum));
             }
             trainer.epoch(&loader(&data, &seeds, GLOBAL_BATCH, shard), |_| ())?;
             Ok(weights_to_bytes(trainer.model())?)

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kiln_comm::Communicator;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass, Shard};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase, Shard};
 use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, NodeClassification, Observer, Outcome,
-    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, Tested, Trainer, weights_to_bytes,
+    DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, MetricSums, NodeClassification, Outcome,
+    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, Tested, TrainCallback, Trainer,
+    weights_to_bytes,
 };
 
 use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
@@ -33,7 +34,7 @@ struct Watch {
     resumed: Option<Resumed>,
 }
 
-impl Observer for Watch {
+impl TrainCallback for Watch {
     fn started(&mut self, run: &Run, _: usize) {
         self.resumed = run.resumed().cloned();
     }
@@ -43,11 +44,11 @@ impl Observer for Watch {
         self.stop.store(self.steps_left == Some(0), Ordering::Relaxed);
     }
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-fn validate(trainer: &mut SageTrainer, val: &NodeLoader, pass: Pass) -> kiln_train::Result<Counts> {
-    Evaluator::Sampled.count(trainer, val, pass)
+fn validate(trainer: &mut SageTrainer, val: &NodeLoader, phase: Phase) -> kiln_train::Result<MetricSums> {
+    Evaluator::Sampled.count(trainer, val, phase)
 }
 
 /// The tested model with its weights, and what the run was resumed from.
@@ -70,7 +71,7 @@ fn run(folder: &Path, comm: Box<dyn Communicator>, steps_left: Option<usize>) ->
             let weights = weights_to_bytes(best.model())?;
             assert_eq!((best.report().n_epochs, best.run().n_epochs()), (2, 2));
             let test =
-                best.test(&test, |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass));
+                best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
             Some((test?, weights))
         }
     };
@@ -107,7 +108,7 @@ fn a_run_tests_its_best_model_and_writes_its_files() {
 #[test]
 fn a_run_that_is_stopped_resumes_by_the_same_call_to_the_same_weights() {
     let whole = tempfile::tempdir().unwrap();
-    let solo = || Box::new(kiln_comm::Solo);
+    let solo = || Box::new(kiln_comm::SingleRank);
     let (expected, _) = run(whole.path(), solo(), None).unwrap();
     let (expected, weights) = expected.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -125,12 +126,12 @@ fn a_run_that_is_stopped_resumes_by_the_same_call_to_the_same_weights() {
 fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: ItemSamplerConfig) -> Error {
     let (data, folder) = (data(320), tempfile::tempdir().unwrap());
     let path = folder.path().join("run");
-    let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let [train, val] = splits.map(|nodes| {
         let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-        let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
-        let fetch = DeviceBatcher::new(fetch, trainer.device());
-        Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
+        let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+        let batcher = DeviceBatcher::new(batcher, trainer.device());
+        Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
     });
     let mut config = config(&path, 2);
     change(&mut config);
@@ -164,12 +165,12 @@ fn calls_that_cannot_train_are_refused_before_a_file_is_written() {
 #[test]
 fn rejects_fewer_epochs_than_the_run_has_done_and_another_identity() {
     let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), Box::new(kiln_comm::Solo), None).unwrap();
+    run(folder.path(), Box::new(kiln_comm::SingleRank), None).unwrap();
     let data = data(320);
     let [train, val] =
         [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, Shard::default()));
     let again = |config: RunConfig| {
-        let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+        let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
         config.fit(trainer, &train, &val, validate, &mut ()).unwrap_err()
     };
     let error = again(config(folder.path(), 1));
@@ -184,10 +185,10 @@ fn rejects_a_test_split_without_nodes() {
     let (data, folder) = (data(320), tempfile::tempdir().unwrap());
     let nodes = |nodes: &[NodeId]| loader(&data, nodes, 60, Shard::default());
     let (train, val, test) = (nodes(&data.split.train), nodes(&data.split.val), nodes(&[]));
-    let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let outcome = config(folder.path(), 1).fit(trainer, &train, &val, validate, &mut ()).unwrap();
     let Outcome::Trained(best) = outcome else { panic!("nothing stops the run") };
-    let tested = best.test(&test, |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass));
+    let tested = best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
     assert!(matches!(tested, Err(Error::EmptySplit { split: "test" })));
 }
 
@@ -197,7 +198,7 @@ fn a_run_dir_starts_or_resumes() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("run");
     assert!(matches!(RunDir::Resume(path.clone()).open(), Err(Error::NoCheckpoint { .. })));
-    run(&path, Box::new(kiln_comm::Solo), None).unwrap();
+    run(&path, Box::new(kiln_comm::SingleRank), None).unwrap();
     assert!(matches!(RunDir::New(path.clone()).open(), Err(Error::RunFolderNotEmpty { .. })));
     for dir in [RunDir::Resume(path.clone()), RunDir::StartOrResume(path.clone())] {
         assert_eq!(dir.open().unwrap().path(), path);

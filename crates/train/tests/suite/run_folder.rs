@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_graph::NodeId;
-use kiln_nn::Ctx;
+use kiln_nn::ForwardContext;
 use kiln_train::{
-    Counts, EpochReport, Error, FitReport, Forward, MemoryUse, Metrics, OptimizerConfig, Prediction, Run,
-    RunFolder, RunIdentity, Summary, Task, Timings, Trainer, TrainerConfig, load_weights, weights_to_bytes,
+    EpochReport, Error, FitReport, MemoryUse, MetricSums, Metrics, OptimizerConfig, Prediction, Run,
+    RunFolder, RunIdentity, StepOutput, Summary, Task, Timings, Trainer, TrainerConfig, load_weights,
+    weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
 
@@ -39,7 +40,7 @@ fn line(slope: f32) -> Line {
 }
 
 fn slope(trainer: &Trainer<Nothing>) -> f32 {
-    kiln_kernels::read_f32(trainer.model().slope.val())[0]
+    kiln_kernels::to_vec_f32(trainer.model().slope.val())[0]
 }
 
 /// A task for trainers that never train.
@@ -48,32 +49,32 @@ struct Nothing;
 impl Task for Nothing {
     type Input = ();
     type Model = Line;
-    type Truth = ();
+    type Targets = ();
 
-    fn forward(&self, _: &Line, _: &(), _: &Ctx) -> Forward {
+    fn forward(&self, _: &Line, _: &(), _: &ForwardContext) -> StepOutput {
         unreachable!("no batch is taken")
     }
 
-    fn truth(&self, _: &()) {
+    fn targets(&self, _: &()) {
         unreachable!("no batch is taken")
     }
 
-    fn count(_: &(), _: &Tensor<2>, _: &mut Counts) {
+    fn count(_: &(), _: &Tensor<2>, _: &mut MetricSums) {
         unreachable!("no batch is taken")
     }
 }
 
 fn trainer(slope: f32) -> Trainer<Nothing> {
     let config = TrainerConfig::new(OptimizerConfig::adam(0.1, 0.0));
-    Trainer::new(Nothing, &config, Box::new(Solo), |_, _| Ok(line(slope))).unwrap()
+    Trainer::new(Nothing, &config, Box::new(SingleRank), |_, _| Ok(line(slope))).unwrap()
 }
 
 fn run(folder: &Path) -> Run {
     Run::start(&mut trainer(0.0), || RunFolder::create(folder), RunIdentity::default()).unwrap()
 }
 
-fn counts(hits: u64) -> Counts {
-    Counts { loss_sum: 5.0, weight: 10.0, hits, total: 10 }
+fn counts(hits: u64) -> MetricSums {
+    MetricSums { loss_sum: 5.0, weight: 10.0, hits, total: 10 }
 }
 
 fn report() -> EpochReport {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_comm::{Communicator, Ranks, Solo};
-use kiln_loader::{FetchError, StageTimes};
-use kiln_nn::{Ctx, Mode};
+use kiln_comm::{Communicator, SingleRank, ThreadRanks};
+use kiln_loader::{BatchError, StageTimes};
+use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 use kiln_train::{
-    BucketSync, Counts, DeviceBatch, Error, Forward, GradientSync, MeanStepTime, Optimizer, OptimizerConfig,
-    StepReport, Task, Trainer, TrainerConfig, Weight,
+    DeviceBatch, Error, GradientSync, HostAllReduce, LossWeight, MeanStepTime, MetricSums, Optimizer,
+    OptimizerConfig, StepOutput, StepReport, Task, Trainer, TrainerConfig,
 };
 
 /// A linear model of one weight row, `[d, 1]`.
@@ -32,7 +32,7 @@ impl Linear {
     }
 
     fn values(&self) -> Vec<f32> {
-        kiln_kernels::read_f32(self.weight.val())
+        kiln_kernels::to_vec_f32(self.weight.val())
     }
 }
 
@@ -44,9 +44,9 @@ type Point = ([f32; 2], f32);
 impl Task for Plane {
     type Input = (Tensor<2>, Tensor<2>);
     type Model = Linear;
-    type Truth = Tensor<2>;
+    type Targets = Tensor<2>;
 
-    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &Ctx) -> Forward {
+    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &ForwardContext) -> StepOutput {
         let tracked = |tensor: &Tensor<2>| match ctx.mode {
             Mode::Train => tensor.clone().autodiff(),
             Mode::Eval => tensor.clone(),
@@ -54,16 +54,17 @@ impl Task for Plane {
         let (x, target) = (tracked(x), tracked(target));
         let outputs = x.clone().matmul(model.weight.val());
         let loss_sum = (outputs.clone() - target.clone()).powi_scalar(2).sum();
-        Forward { outputs, loss_sum, weight: x.dims()[0] as f64 }
+        StepOutput { outputs, loss_sum, weight: x.dims()[0] as f64 }
     }
 
-    fn truth(&self, (_, target): &Self::Input) -> Tensor<2> {
+    fn targets(&self, (_, target): &Self::Input) -> Tensor<2> {
         target.clone()
     }
 
-    fn count(target: &Tensor<2>, outputs: &Tensor<2>, counts: &mut Counts) {
-        let pairs =
-            kiln_kernels::read_f32(target.clone()).into_iter().zip(kiln_kernels::read_f32(outputs.clone()));
+    fn count(target: &Tensor<2>, outputs: &Tensor<2>, counts: &mut MetricSums) {
+        let pairs = kiln_kernels::to_vec_f32(target.clone())
+            .into_iter()
+            .zip(kiln_kernels::to_vec_f32(outputs.clone()));
         counts.hits = pairs.filter(|(target, output)| (target - output).abs() < 0.1).count() as u64;
         counts.total = target.dims()[0] as u64;
     }
@@ -99,7 +100,7 @@ fn trainer(comm: Box<dyn Communicator>) -> Trainer<Plane> {
 
 #[test]
 fn any_task_trains() {
-    let mut trainer = trainer(Box::new(Solo));
+    let mut trainer = trainer(Box::new(SingleRank));
     let mut seen = 0;
     for _ in 0..60 {
         let batches = points(64).chunks(16).map(|chunk| batch(chunk.to_vec())).collect::<Vec<_>>();
@@ -137,8 +138,8 @@ fn the_mean_step_time_leaves_out_the_first_steps() {
 }
 
 /// Ranks of this process, a thread each, that give up on each other soon.
-fn ranks(n_ranks: usize) -> Ranks {
-    Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) }
+fn ranks(n_ranks: usize) -> ThreadRanks {
+    ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) }
 }
 
 /// Ranks with unequal shares, one of them empty in a step, learn what one rank with all items learns.
@@ -148,11 +149,11 @@ fn gradients_of_ranks_average_by_weight() {
         [points(9)[..4].to_vec(), points(9)[4..5].to_vec(), points(9)[5..].to_vec()],
         [points(3), Vec::new(), points(12)[3..].to_vec()],
     ];
-    let mut alone = trainer(Box::new(Solo));
+    let mut alone = trainer(Box::new(SingleRank));
     let whole = alone.epoch_of(steps.iter().map(|step| batch(step.concat())), |_| ()).unwrap();
 
     let together = ranks(3).run(|comm| {
-        let rank = comm.topology().rank;
+        let rank = comm.rank_info().rank;
         let mut trainer = trainer(comm);
         let report = trainer.epoch_of(steps.iter().map(|step| batch(step[rank].clone())), |_| ())?;
         Ok((trainer.model().values(), report.counts))
@@ -174,7 +175,7 @@ fn gradients_of_ranks_average_by_weight() {
 #[test]
 fn parameters_come_from_the_first_rank() {
     let models = ranks(3).run(|comm| {
-        let start = Linear::new([comm.topology().rank as f32 + 1.0, 0.5]);
+        let start = Linear::new([comm.rank_info().rank as f32 + 1.0, 0.5]);
         let trainer = Trainer::new(Plane, &adam(0.05), comm, |_, _| Ok(start))?;
         Ok(trainer.model().values())
     });
@@ -186,7 +187,7 @@ fn parameters_come_from_the_first_rank() {
 fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
     let told = Mutex::new(Vec::new());
     let error = ranks(3).run(|comm| {
-        let rank = comm.topology().rank;
+        let rank = comm.rank_info().rank;
         let last = if rank == 1 { vec![([f32::NAN, 0.0], 1.0)] } else { points(4) };
         let outcome = trainer(comm).epoch_of([batch(points(4)), batch(last)], |_| ());
         told.lock().unwrap().push((rank, outcome.as_ref().unwrap_err().to_string()));
@@ -207,7 +208,7 @@ fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
 fn ranks_that_grow_apart_are_an_error() {
     /// Averages as it should, but for the second rank.
     #[derive(Debug)]
-    struct Wrong(BucketSync);
+    struct Wrong(HostAllReduce);
 
     impl GradientSync<Linear> for Wrong {
         fn average(
@@ -215,15 +216,15 @@ fn ranks_that_grow_apart_are_an_error() {
             comm: &mut dyn Communicator,
             model: &Linear,
             gradients: GradientsParams,
-            weight: Weight,
+            weight: LossWeight,
         ) -> kiln_train::Result<GradientsParams> {
-            let rank = comm.topology().rank;
+            let rank = comm.rank_info().rank;
             let averaged = self.0.average(comm, model, gradients, weight)?;
             Ok(if rank == 1 { GradientsParams::new() } else { averaged })
         }
     }
     let error = ranks(2).run(|comm| {
-        let mut trainer = trainer(comm).with_sync(Wrong(BucketSync::default())).with_epoch(2);
+        let mut trainer = trainer(comm).with_sync(Wrong(HostAllReduce::default())).with_epoch(2);
         trainer.epoch_of([batch(points(4))], |_| ())?;
         Ok(())
     });
@@ -247,9 +248,9 @@ fn empty_steps_and_frozen_parameters_change_nothing() {
 
     let frozen = ranks(2).run(|comm| {
         let model = Linear::new([2.0, -1.0]).no_grad();
-        let mut sync = BucketSync::default();
+        let mut sync = HostAllReduce::default();
         let mut comm = comm;
-        let weight = Weight { own: 2.0, all: 4.0 };
+        let weight = LossWeight { own: 2.0, all: 4.0 };
         Ok(sync.average(&mut *comm, &model, GradientsParams::new(), weight)?.is_empty())
     });
     assert_eq!(frozen.unwrap(), [true, true]);
@@ -257,7 +258,7 @@ fn empty_steps_and_frozen_parameters_change_nothing() {
 
 #[test]
 fn an_evaluation_whose_loss_is_no_number_is_an_error() {
-    let mut trainer = trainer(Box::new(Solo));
+    let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::INFINITY, 0.0], 1.0)];
     let error = trainer.evaluate([batch(points(4)), batch(bad)], |_, _| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
@@ -267,9 +268,9 @@ fn an_evaluation_whose_loss_is_no_number_is_an_error() {
 #[test]
 fn losses_that_are_read_later_end_the_epoch_then() {
     let bad = || batch(vec![([f32::NAN, 0.0], 1.0)]);
-    let failed = || Err(kiln_loader::Error::Fetch { step: 3, source: FetchError::other("no file") });
+    let failed = || Err(kiln_loader::Error::Batch { step: 3, source: BatchError::other("no file") });
     let told = |batches: Vec<kiln_loader::Result<_>>, read_every: usize| {
-        let mut trainer = trainer(Box::new(Solo)).with_read_every(read_every);
+        let mut trainer = trainer(Box::new(SingleRank)).with_read_every(read_every);
         let mut steps = Vec::new();
         let outcome = trainer.epoch_of(batches, |report| steps.push((report.step, report.counts)));
         (outcome.map(|report| report.counts), steps)
@@ -295,7 +296,7 @@ fn losses_that_are_read_later_end_the_epoch_then() {
 
 #[test]
 fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
-    let mut trainer = trainer(Box::new(Solo));
+    let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::NAN, 0.0], 1.0)];
     let error = trainer.epoch_of([batch(points(4)), batch(bad)], |_| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { step: 1, .. }), "{error}");
@@ -304,7 +305,7 @@ fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
 
 #[test]
 fn the_loaders_errors_arrive() {
-    let mut plain = trainer(Box::new(Solo));
+    let mut plain = trainer(Box::new(SingleRank));
     let batches = [batch(points(4)), Err(kiln_loader::Error::ZeroBatchSize)];
     let error = plain.epoch_of(batches, |_| ()).unwrap_err();
     assert!(matches!(error, Error::Loader(_)), "{error}");
@@ -331,7 +332,7 @@ fn weight_decay_is_the_optimizers_own() {
     let step = |kind| {
         let optimizer = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
         let (config, model) = (TrainerConfig::new(optimizer), Linear::new([2.0, -1.0]));
-        let mut trainer = Trainer::new(Plane, &config, Box::new(Solo), |_, _| Ok(model)).unwrap();
+        let mut trainer = Trainer::new(Plane, &config, Box::new(SingleRank), |_, _| Ok(model)).unwrap();
         trainer.epoch_of([batch(points(8))], |_| ()).unwrap();
         trainer.model().values()
     };

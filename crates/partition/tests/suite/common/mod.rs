@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use kiln_data::{Dataset, Names, Split};
-use kiln_feature::{Dense, FeatureSource, Labels, Rows, Sparse};
-use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
-use kiln_partition::{CacheConfig, Method, Origin, PartitionBook, Written, part_folder, write_parts};
+use kiln_data::{Dataset, NodeNames, Split};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
+use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
+use kiln_partition::{CacheConfig, Method, PartitionBook, PartitionMeta, WriteReport, part_dir, write_parts};
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
 
@@ -34,7 +34,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         features: features(coo.n_nodes, stored),
         labels: Arc::new(Labels::new((0..coo.n_nodes as i32).map(|node| node % 2).collect::<Vec<_>>(), 2)),
         split: Split { train: every(0), val: every(1), test: every(2) },
-        names: Arc::new(Names::default()),
+        names: Arc::new(NodeNames::default()),
         class_names: vec!["even".into(), "odd".into()],
         edge_type_names: vec!["near".into(), "far".into()],
         notes: Vec::new(),
@@ -42,19 +42,22 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
     }
 }
 
-fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureSource> {
+fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureStore> {
     let rows = || (0..n_nodes).flat_map(|node| [node as f32, node as f32 / 2.0]);
-    let dense = |rows: Rows| Arc::new(Dense::new(rows, 2).unwrap());
+    let dense = |rows: FeatureArray| Arc::new(DenseFeatures::new(rows, 2).unwrap());
     match stored {
-        Stored::F32 => dense(Rows::F32(rows().collect())),
-        Stored::F16 => dense(Rows::F16(rows().map(f16::from_f32).collect())),
-        Stored::BF16 => dense(Rows::BF16(rows().map(bf16::from_f32).collect())),
+        Stored::F32 => dense(FeatureArray::F32(rows().collect())),
+        Stored::F16 => dense(FeatureArray::F16(rows().map(f16::from_f32).collect())),
+        Stored::BF16 => dense(FeatureArray::BF16(rows().map(bf16::from_f32).collect())),
         // The row of node 0 has no values.
         Stored::Sparse => {
-            let indptr: Buf<u64> = (0..=n_nodes as u64).map(|node| 2 * node.saturating_sub(1)).collect();
+            let indptr: SharedArray<u64> =
+                (0..=n_nodes as u64).map(|node| 2 * node.saturating_sub(1)).collect();
             let n_values = *indptr.last().unwrap() as usize;
             let columns = (0..n_values as u32).map(|value| value % 2).collect();
-            Arc::new(Sparse::new(indptr, columns, rows().skip(2).take(n_values).collect(), 2).unwrap())
+            Arc::new(
+                SparseFeatures::new(indptr, columns, rows().skip(2).take(n_values).collect(), 2).unwrap(),
+            )
         }
     }
 }
@@ -66,10 +69,10 @@ pub(crate) fn write(
     n_parts: usize,
     cache: Option<&CacheConfig>,
     out: &Path,
-) -> Vec<Written> {
+) -> Vec<WriteReport> {
     let book = PartitionBook::from_parts(parts, n_parts).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
-    write_parts(data, &book, &origin, cache, out).unwrap()
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
+    write_parts(data, &book, &meta, cache, out).unwrap()
 }
 
 pub(crate) fn cache(ratio: f64) -> CacheConfig {
@@ -82,7 +85,7 @@ pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
     write(&set(&coo, stored), &[0, 1, 1, 0, 1, 1], 2, Some(&cache(1.0)), &out);
-    (root, part_folder(out, 0))
+    (root, part_dir(out, 0))
 }
 
 /// The edges into a node of a graph: source, weight and type.

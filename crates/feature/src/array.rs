@@ -1,0 +1,218 @@
+use std::fmt;
+
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use kiln_graph::{NodeId, SharedArray};
+use kiln_mem::copy_rows;
+
+use crate::{Error, MAX_DIM, Result};
+
+/// The element type of feature rows. There is room for bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FeatureDType {
+    /// 32-bit IEEE 754.
+    F32,
+    /// 16-bit IEEE 754.
+    F16,
+    /// The upper half of a 32-bit float.
+    BF16,
+}
+
+impl FeatureDType {
+    /// Bytes of one element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+        }
+    }
+
+    /// The type's short name: `f32`, `f16` or `bf16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::BF16 => "bf16",
+        }
+    }
+}
+
+impl fmt::Display for FeatureDType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A buffer of gathered rows as they are stored, which its owner reuses.
+///
+/// The rows lie one after the other; how many columns there are is known by the source
+/// ([`FeatureStore::dim`](crate::FeatureStore::dim)).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum FeatureBuffer {
+    /// 32-bit floats.
+    F32(Vec<f32>),
+    /// 16-bit IEEE 754 floats.
+    F16(Vec<f16>),
+    /// Upper halves of 32-bit floats.
+    BF16(Vec<bf16>),
+}
+
+impl Default for FeatureBuffer {
+    /// An empty buffer of 32-bit floats.
+    fn default() -> Self {
+        Self::F32(Vec::new())
+    }
+}
+
+impl FeatureBuffer {
+    /// An empty buffer of one element type.
+    pub fn empty(row_type: FeatureDType) -> Self {
+        match row_type {
+            FeatureDType::F32 => Self::F32(Vec::new()),
+            FeatureDType::F16 => Self::F16(Vec::new()),
+            FeatureDType::BF16 => Self::BF16(Vec::new()),
+        }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> FeatureDType {
+        match self {
+            Self::F32(_) => FeatureDType::F32,
+            Self::F16(_) => FeatureDType::F16,
+            Self::BF16(_) => FeatureDType::BF16,
+        }
+    }
+
+    /// Number of elements: rows times columns.
+    pub fn n_values(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F16(values) => values.len(),
+            Self::BF16(values) => values.len(),
+        }
+    }
+
+    /// Bytes of the elements.
+    pub fn n_bytes(&self) -> usize {
+        self.n_values() * self.dtype().bytes()
+    }
+
+    /// The elements as 32-bit floats: every stored value is kept exactly. Moves 32-bit rows without a copy.
+    pub fn into_f32(self) -> Vec<f32> {
+        match self {
+            Self::F32(values) => values,
+            Self::F16(values) => values.to_f32_vec(),
+            Self::BF16(values) => values.to_f32_vec(),
+        }
+    }
+}
+
+/// An array of all rows of a store, read-only: owned or a range of a mapped file. Cloning shares them.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum FeatureArray {
+    /// 32-bit floats.
+    F32(SharedArray<f32>),
+    /// 16-bit IEEE 754 floats.
+    F16(SharedArray<f16>),
+    /// Upper halves of 32-bit floats.
+    BF16(SharedArray<bf16>),
+}
+
+/// Rows that are moved or mapped, never copied.
+macro_rules! rows_from {
+    ($($element:ty => $variant:ident),*) => {$(
+        impl From<SharedArray<$element>> for FeatureArray {
+            fn from(values: SharedArray<$element>) -> Self {
+                Self::$variant(values)
+            }
+        }
+
+        impl From<Vec<$element>> for FeatureArray {
+            fn from(values: Vec<$element>) -> Self {
+                Self::$variant(values.into())
+            }
+        }
+    )*};
+}
+
+rows_from!(f32 => F32, f16 => F16, bf16 => BF16);
+
+impl FeatureArray {
+    /// The element type.
+    pub fn dtype(&self) -> FeatureDType {
+        match self {
+            Self::F32(_) => FeatureDType::F32,
+            Self::F16(_) => FeatureDType::F16,
+            Self::BF16(_) => FeatureDType::BF16,
+        }
+    }
+
+    /// Number of elements: rows times columns.
+    pub fn n_values(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F16(values) => values.len(),
+            Self::BF16(values) => values.len(),
+        }
+    }
+
+    /// Bytes that the rows hold in this process's own memory: zero when they are mapped.
+    pub fn owned_bytes(&self) -> usize {
+        match self {
+            Self::F32(values) => values.owned_bytes(),
+            Self::F16(values) => values.owned_bytes(),
+            Self::BF16(values) => values.owned_bytes(),
+        }
+    }
+
+    /// The same rows in this process's own memory: mapped ones are read once and copied, owned ones are shared.
+    pub fn in_memory(&self) -> Self {
+        match self {
+            Self::F32(values) => Self::F32(values.in_memory()),
+            Self::F16(values) => Self::F16(values.in_memory()),
+            Self::BF16(values) => Self::BF16(values.in_memory()),
+        }
+    }
+
+    /// See [`FeatureStore::gather`](crate::FeatureStore::gather).
+    pub(crate) fn gather(&self, dim: usize, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
+        check_ids("feature row", ids, self.n_values() / dim)?;
+        let ids: &[u32] = bytemuck::cast_slice(ids);
+        match (self, &mut *out) {
+            (Self::F32(rows), FeatureBuffer::F32(values)) => copy_rows(rows, dim, ids, values),
+            (Self::F16(rows), FeatureBuffer::F16(values)) => copy_rows(rows, dim, ids, values),
+            (Self::BF16(rows), FeatureBuffer::BF16(values)) => copy_rows(rows, dim, ids, values),
+            (Self::F32(rows), _) => *out = FeatureBuffer::F32(gathered(rows, dim, ids)),
+            (Self::F16(rows), _) => *out = FeatureBuffer::F16(gathered(rows, dim, ids)),
+            (Self::BF16(rows), _) => *out = FeatureBuffer::BF16(gathered(rows, dim, ids)),
+        }
+        Ok(())
+    }
+}
+
+/// An error for a number of columns that no source has.
+pub(crate) fn check_dim(dim: usize) -> Result<()> {
+    match dim {
+        0 => Err(Error::ZeroDim),
+        1..=MAX_DIM => Ok(()),
+        _ => Err(Error::TooManyColumns { dim, max: MAX_DIM }),
+    }
+}
+
+/// An error for the first id that is not below `n_rows`; `what` is the thing that is missing.
+pub(crate) fn check_ids(what: &'static str, ids: &[NodeId], n_rows: usize) -> Result<()> {
+    match ids.iter().find(|node| node.index() >= n_rows) {
+        Some(&node) => Err(Error::NodeOutOfRange { what, node, n_rows }),
+        None => Ok(()),
+    }
+}
+
+fn gathered<T: Pod>(rows: &[T], dim: usize, ids: &[u32]) -> Vec<T> {
+    let mut out = Vec::new();
+    copy_rows(rows, dim, ids, &mut out);
+    out
+}

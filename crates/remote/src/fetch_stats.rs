@@ -1,0 +1,81 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts of the nodes and rows that were fetched since the last look, by where they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FetchStats {
+    /// Rows of features that lie here.
+    pub own_rows: u64,
+    /// Rows of other parts that are kept here, since they are asked for often.
+    pub hot_rows: u64,
+    /// Rows of other parts that had been kept as they came.
+    pub kept_rows: u64,
+    /// Rows that came over the network.
+    pub remote_rows: u64,
+    /// Nodes whose edges were sampled here.
+    pub own_dsts: u64,
+    /// Nodes whose edges were sampled elsewhere.
+    pub remote_dsts: u64,
+    /// Bytes of answers that came over the network.
+    pub remote_bytes: u64,
+    /// Questions to servers.
+    pub n_requests: u64,
+}
+
+impl FetchStats {
+    /// The share of other parts' rows that did not travel; `None` where there were none.
+    pub fn hit_rate(&self) -> Option<f64> {
+        let n_cached = self.hot_rows + self.kept_rows;
+        let n_others = n_cached + self.remote_rows;
+        (0 < n_others).then(|| n_cached as f64 / n_others as f64)
+    }
+}
+
+/// As a line of an epoch's report has it.
+impl fmt::Display for FetchStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { own_rows, hot_rows, kept_rows, remote_rows, remote_bytes, .. } = self;
+        let n_cached = hot_rows + kept_rows;
+        let mib = *remote_bytes as f64 / f64::from(1 << 20);
+        write!(f, "rows: {own_rows} own, {n_cached} cached, {remote_rows} remote")?;
+        if let Some(rate) = self.hit_rate() {
+            write!(f, " (cache hits {:.1} %)", 100.0 * rate)?;
+        }
+        write!(f, ", {mib:.1} MiB received")
+    }
+}
+
+/// Counts, from many threads.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) own_rows: AtomicU64,
+    pub(crate) hot_rows: AtomicU64,
+    pub(crate) kept_rows: AtomicU64,
+    pub(crate) remote_rows: AtomicU64,
+    pub(crate) own_dsts: AtomicU64,
+    pub(crate) remote_dsts: AtomicU64,
+    pub(crate) remote_bytes: AtomicU64,
+    pub(crate) n_requests: AtomicU64,
+}
+
+impl Counters {
+    /// What was counted since the last time.
+    pub(crate) fn take(&self) -> FetchStats {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+        FetchStats {
+            own_rows: take(&self.own_rows),
+            hot_rows: take(&self.hot_rows),
+            kept_rows: take(&self.kept_rows),
+            remote_rows: take(&self.remote_rows),
+            own_dsts: take(&self.own_dsts),
+            remote_dsts: take(&self.remote_dsts),
+            remote_bytes: take(&self.remote_bytes),
+            n_requests: take(&self.n_requests),
+        }
+    }
+}
+
+/// Adds to a count.
+pub(crate) fn count(counter: &AtomicU64, n: usize) {
+    counter.fetch_add(n as u64, Ordering::Relaxed);
+}

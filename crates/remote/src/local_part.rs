@@ -1,0 +1,123 @@
+use std::sync::Arc;
+
+use kiln_feature::{FeatureBuffer, FeatureStore};
+use kiln_partition::{Part, PartitionRow};
+use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
+
+use crate::edges::Edges;
+use crate::proto::Opened;
+use crate::{Error, Result, RuleRegistry};
+
+/// A local part and its answers: to its own process and, through a server, to others.
+#[derive(Debug, Clone)]
+pub(crate) struct LocalPart {
+    pub(crate) part: Arc<Part>,
+    pub(crate) edges: Edges,
+    pub(crate) rules: RuleRegistry,
+}
+
+impl LocalPart {
+    pub(crate) fn new(part: Arc<Part>, rules: RuleRegistry) -> Self {
+        let edges = Edges {
+            graph: Arc::clone(&part.graph),
+            nodes: part.old_ids.clone(),
+            first_edges: part.first_edges.clone(),
+        };
+        Self { part, edges, rules }
+    }
+
+    /// Number of nodes.
+    pub(crate) fn n_rows(&self) -> usize {
+        self.edges.nodes.len()
+    }
+
+    /// Picks edges of these rows.
+    pub(crate) fn sample(
+        &self,
+        rows: &[PartitionRow],
+        rule: &Rule,
+        request: HopRequest,
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        Ok(self.edges.sample(rows, rule, request, scratch, out)?)
+    }
+
+    /// Rows of features.
+    pub(crate) fn gather(&self, rows: &[PartitionRow], out: &mut FeatureBuffer) -> Result<()> {
+        Ok(self.features().gather(PartitionRow::local_nodes(rows), out)?)
+    }
+
+    pub(crate) fn features(&self) -> &dyn FeatureStore {
+        &*self.part.features
+    }
+
+    /// What clients are told of it, but for the lease.
+    pub(crate) fn told(&self) -> Opened {
+        let (part, graph, features) = (&self.part, &self.part.graph, self.features());
+        Opened {
+            lease: None,
+            lease_ms: 0,
+            partition_hash: part.partition_hash.clone(),
+            hash: part.hash.clone(),
+            name: part.name.clone(),
+            part: part.index as u32,
+            offsets: part.book.offsets().to_vec(),
+            n_edges: part.n_edges,
+            dim: features.dim() as u32,
+            row_type: features.dtype().name().to_owned(),
+            n_classes: part.labels.n_classes() as u64,
+            class_names: part.class_names.clone(),
+            has_weights: graph.weights().is_some(),
+            has_edge_types: graph.edge_types().is_some(),
+            rules: self.rules.names(),
+        }
+    }
+
+    /// # Errors
+    /// For a row that is not there.
+    pub(crate) fn check(&self, rows: &[PartitionRow]) -> std::result::Result<(), String> {
+        let n_rows = self.n_rows();
+        match rows.iter().find(|row| n_rows <= row.index()) {
+            Some(row) => Err(format!("part {} has no row {}, it has {n_rows}", self.part.index, row.0)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Error> for kiln_sample::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Sample(error) => error,
+            other => Self::Elsewhere(Box::new(other)),
+        }
+    }
+}
+
+impl From<Error> for kiln_feature::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Feature(error) => error,
+            other => Self::Elsewhere(Box::new(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+pub(crate) mod testing {
+    use std::sync::Arc;
+
+    use kiln_data::Dataset;
+    use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+
+    /// The only part of a data set. Its mapped files outlive their names.
+    pub(crate) fn only_part(data: &Dataset) -> Arc<Part> {
+        let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
+        let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+        let root = tempfile::tempdir().unwrap();
+        let parts = root.path().join("parts");
+        write_parts(data, &book, &meta, None, &parts).unwrap();
+        Arc::new(Part::open(part_dir(&parts, 0)).unwrap())
+    }
+}

@@ -1,0 +1,76 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kiln_feature::Labels;
+use kiln_kernels::{DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
+use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
+use kiln_sample::Scratch;
+
+use crate::step::batch::DeviceBatch;
+use crate::step::node::NodeInput;
+
+/// A batcher for node tasks that works on a device: it samples the blocks and gathers the input features. The seeds and
+/// their labels come from the host. For the same seeds and keys the batches are those of
+/// [`NodeBatcher`](kiln_loader::NodeBatcher).
+pub struct DeviceNodeBatcher {
+    sampler: Arc<DeviceSampler>,
+    features: Arc<DeviceFeatures>,
+    labels: Arc<Labels>,
+}
+
+impl DeviceNodeBatcher {
+    /// Batches from these parts, which are shared with the caller and on the same device.
+    pub fn new(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>, labels: Arc<Labels>) -> Self {
+        Self { sampler, features, labels }
+    }
+}
+
+impl fmt::Debug for DeviceNodeBatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceNodeBatcher").field("labels", &self.labels.len()).finish_non_exhaustive()
+    }
+}
+
+impl Batcher for DeviceNodeBatcher {
+    type Batch = DeviceBatch<NodeInput>;
+    type Scratch = Scratch;
+
+    fn batch(
+        &self,
+        seeds: SeedBatch,
+        scratch: &mut Scratch,
+        times: &mut StageTimes,
+    ) -> Result<DeviceBatch<NodeInput>, BatchError> {
+        let SeedBatch { key, seeds, .. } = seeds;
+        let load = || {
+            let start = Instant::now();
+            let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
+            let took = start.elapsed();
+            let x = self.features.gather(&sampled.input_nodes)?;
+            wait(&x).map_err(BatchError::other)?;
+            Ok::<_, BatchError>((sampled, x, took))
+        };
+        let start = Instant::now();
+        let loaded = run_on_load_stream(self.sampler.graph().device(), load).map_err(BatchError::other)?;
+        let (sampled, x, took) = loaded?;
+        times.sample += took;
+        // And waiting for the device to have done both.
+        times.gather += start.elapsed() - took;
+        let mut labels = Vec::new();
+        self.labels.gather(seeds.as_nodes(), &mut labels)?;
+        let input = NodeInput {
+            blocks: sampled.blocks,
+            x,
+            seeds: seeds.as_nodes().to_vec(),
+            seed_index: sampled.seed_index.iter().map(|row| row.index()).collect(),
+            labels,
+        };
+        let device = self.sampler.graph().device().clone();
+        Ok(input.into_batch(key, *times, &device))
+    }
+
+    fn n_bytes(batch: &DeviceBatch<NodeInput>) -> usize {
+        batch.n_bytes
+    }
+}
