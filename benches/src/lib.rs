@@ -18,7 +18,7 @@ pub use work::{Access, Work};
 
 /// The allocator of the example programs, so that benches measure what they do.
 #[global_allocator]
-static ALLOCATOR: kiln_mem::LargeBuffers = kiln_mem::LargeBuffers::new();
+static ALLOCATOR: kiln_mem::HugePageAllocator = kiln_mem::HugePageAllocator::new();
 
 /// What a bench's main gives back.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;

@@ -23,4 +23,4 @@ pub use progress::{Progress, say};
 
 /// Of every program here: activations, gradients and batches are taken and freed in each step.
 #[global_allocator]
-static ALLOCATOR: kiln_mem::LargeBuffers = kiln_mem::LargeBuffers::new();
+static ALLOCATOR: kiln_mem::HugePageAllocator = kiln_mem::HugePageAllocator::new();

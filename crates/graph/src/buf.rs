@@ -68,7 +68,7 @@ impl<T: Pod + Send + Sync> Buf<T> {
     /// shared. It costs the array's bytes, and no file is reached any more: [`Buf::path`] is `None`.
     ///
     /// Mapped files lie in pages of 4 KiB. A program whose allocator gives large buffers in huge pages
-    /// (`kiln_mem::LargeBuffers`) reads a copy at random places with fewer address translations.
+    /// (`kiln_mem::HugePageAllocator`) reads a copy at random places with fewer address translations.
     pub fn in_memory(&self) -> Self {
         match &self.0 {
             Storage::Owned(_) => self.clone(),

@@ -1,5 +1,5 @@
 //! How memory is reached: asking for it ahead of its use ([`prefetch`]), copying rows from random places
-//! ([`copy_rows`]), and large buffers whose pages are used again ([`LargeBuffers`]).
+//! ([`copy_rows`]), and large buffers whose pages are used again ([`HugePageAllocator`]).
 //!
 //! This crate knows no graph, no feature and no tensor. What it does changes how long things take and never
 //! what they give.
@@ -17,13 +17,13 @@
 //! assert_eq!(sum, 12);
 //! ```
 
-mod large;
+mod allocator;
 mod prefetch;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod stream;
 
-pub use large::{LargeBuffers, MemoryHeld};
+pub use allocator::{AllocatorStats, HugePageAllocator};
 pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};
 pub use rows::copy_rows;
 

@@ -2,7 +2,7 @@ use std::alloc::Layout;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{MAX_ALIGN, MemoryHeld};
+use super::{AllocatorStats, MAX_ALIGN};
 
 /// Bytes of a huge page, on most machines; regions are whole numbers of them.
 const HUGE_PAGE: usize = 2 << 20;
@@ -30,7 +30,7 @@ struct State {
     /// The kept regions, the one that was freed last first.
     newest: *mut Header,
     oldest: *mut Header,
-    held: MemoryHeld,
+    held: AllocatorStats,
     /// The most bytes that were in use at one time, in the window before this one and in this one.
     peaks: [usize; 2],
     /// How many buffers were taken in this window.
@@ -55,13 +55,13 @@ unsafe impl Send for State {}
 
 impl Regions {
     pub(super) const fn new() -> Self {
-        let held = MemoryHeld { used_bytes: 0, kept_bytes: 0 };
+        let held = AllocatorStats { used_bytes: 0, kept_bytes: 0 };
         let state =
             State { newest: ptr::null_mut(), oldest: ptr::null_mut(), held, peaks: [0; 2], n_taken: 0 };
         Self { state: Mutex::new(state) }
     }
 
-    pub(super) fn held(&self) -> MemoryHeld {
+    pub(super) fn stats(&self) -> AllocatorStats {
         self.lock().held
     }
 

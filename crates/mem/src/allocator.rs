@@ -4,14 +4,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///
 /// A training step takes and frees buffers of megabytes over and over. The system's allocator gives their
 /// pages back, and the next taker has each 4 KiB of them mapped and cleared again: a third of a step's
-/// processor time. Here a buffer of at least [`LargeBuffers::LEAST_BYTES`] is a region of its own, mapped at a
+/// processor time. Here a buffer of at least [`HugePageAllocator::LEAST_BYTES`] is a region of its own, mapped at a
 /// multiple of 2 MiB with huge pages where the system has them, which makes random reads of rows up to twice as
 /// fast, and a freed region serves the next buffer of about its size, whoever takes it. Smaller buffers, and all
 /// on other systems than Linux, are [`System`]'s.
 ///
 /// ```
 /// #[global_allocator]
-/// static ALLOCATOR: kiln_mem::LargeBuffers = kiln_mem::LargeBuffers::new();
+/// static ALLOCATOR: kiln_mem::HugePageAllocator = kiln_mem::HugePageAllocator::new();
 /// ```
 ///
 /// **Bound.** Before a region is mapped, and now and then besides, those freed longest ago are unmapped until all
@@ -23,21 +23,21 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///
 /// It is for programs: a library leaves the choice of an allocator to them.
 #[derive(Debug)]
-pub struct LargeBuffers {
+pub struct HugePageAllocator {
     #[cfg(target_os = "linux")]
     regions: regions::Regions,
 }
 
-/// What a [`LargeBuffers`] holds.
+/// The memory that a [`HugePageAllocator`] holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemoryHeld {
+pub struct AllocatorStats {
     /// Bytes of regions in use.
     pub used_bytes: usize,
     /// Bytes of regions that were freed and are kept.
     pub kept_bytes: usize,
 }
 
-impl LargeBuffers {
+impl HugePageAllocator {
     /// Buffers of at least this many bytes are regions.
     pub const LEAST_BYTES: usize = 1 << 20;
 
@@ -50,19 +50,21 @@ impl LargeBuffers {
         }
     }
 
-    /// What is held now.
-    pub fn held(&self) -> MemoryHeld {
+    /// The memory that is held now.
+    pub fn stats(&self) -> AllocatorStats {
         #[cfg(target_os = "linux")]
-        return self.regions.held();
+        return self.regions.stats();
         #[cfg(not(target_os = "linux"))]
-        MemoryHeld { used_bytes: 0, kept_bytes: 0 }
+        AllocatorStats { used_bytes: 0, kept_bytes: 0 }
     }
 }
 
 /// Whether a buffer is a region: only by its layout, so that freeing it comes to the same answer.
 #[inline]
 fn is_large(layout: Layout) -> bool {
-    cfg!(target_os = "linux") && LargeBuffers::LEAST_BYTES <= layout.size() && layout.align() <= MAX_ALIGN
+    cfg!(target_os = "linux")
+        && HugePageAllocator::LEAST_BYTES <= layout.size()
+        && layout.align() <= MAX_ALIGN
 }
 
 /// Buffers that want to start at a multiple of more are the system's. Matrix products ask for 128.
@@ -71,7 +73,7 @@ const MAX_ALIGN: usize = 4096;
 // SAFETY: a large buffer is a region's bytes behind the header, mapped, of at least the layout's size, aligned as
 // the layout says, and nobody else's until it is freed; everything else is the system allocator's. Which of the
 // two a buffer is follows from its layout.
-unsafe impl GlobalAlloc for LargeBuffers {
+unsafe impl GlobalAlloc for HugePageAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]

@@ -5,10 +5,10 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Mutex;
 
-use kiln_mem::LargeBuffers;
+use kiln_mem::HugePageAllocator;
 
 #[global_allocator]
-static ALLOCATOR: LargeBuffers = LargeBuffers::new();
+static ALLOCATOR: HugePageAllocator = HugePageAllocator::new();
 
 /// Tests look at what the one allocator of the process holds, so they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -39,7 +39,7 @@ fn zeroed_buffers_are_zeros_whatever_was_there() {
 }
 
 /// Takes a buffer from an allocator that is not the program's, and gives it back; whether there was one.
-fn takes_and_frees(allocator: &LargeBuffers, n_bytes: usize) -> bool {
+fn takes_and_frees(allocator: &HugePageAllocator, n_bytes: usize) -> bool {
     let layout = Layout::from_size_align(n_bytes, 8).unwrap();
     // SAFETY: the layout has a size; the buffer is freed with the layout it was taken with.
     unsafe {
@@ -54,11 +54,11 @@ fn takes_and_frees(allocator: &LargeBuffers, n_bytes: usize) -> bool {
 
 #[test]
 fn at_most_a_quarter_more_is_held_than_was_lately_used() {
-    let allocator = LargeBuffers::new();
+    let allocator = HugePageAllocator::new();
     // Few of these serve each other; each alone, so that the most in use is the largest.
     for n in [3, 160, 10, 90, 20, 45, 5, 130] {
         assert!(takes_and_frees(&allocator, n * MIB));
-        let held = allocator.held();
+        let held = allocator.stats();
         assert_eq!(held.used_bytes, 0);
         assert!(held.kept_bytes <= (160 + 160 / 8) * MIB * 5 / 4, "{held:?}");
     }
@@ -66,26 +66,26 @@ fn at_most_a_quarter_more_is_held_than_was_lately_used() {
 
 #[test]
 fn what_was_used_long_ago_is_given_back() {
-    let allocator = LargeBuffers::new();
+    let allocator = HugePageAllocator::new();
     takes_and_frees(&allocator, 600 * MIB);
     // Buffers that the large region does not serve.
     for _ in 0..500 {
         takes_and_frees(&allocator, 3 * MIB);
     }
-    assert!(600 * MIB <= allocator.held().kept_bytes);
+    assert!(600 * MIB <= allocator.stats().kept_bytes);
     for _ in 0..2000 {
         takes_and_frees(&allocator, 3 * MIB);
     }
-    assert_eq!(allocator.held().kept_bytes, 4 * MIB);
+    assert_eq!(allocator.stats().kept_bytes, 4 * MIB);
 }
 
 #[test]
 fn before_a_buffer_is_refused_what_is_kept_is_given_back() {
-    let allocator = LargeBuffers::new();
+    let allocator = HugePageAllocator::new();
     takes_and_frees(&allocator, 30 * MIB);
-    assert_eq!(allocator.held().kept_bytes, 32 * MIB);
+    assert_eq!(allocator.stats().kept_bytes, 32 * MIB);
     assert!(!takes_and_frees(&allocator, 1 << 50));
-    assert_eq!(allocator.held().kept_bytes, 0);
+    assert_eq!(allocator.stats().kept_bytes, 0);
     assert!(takes_and_frees(&allocator, 30 * MIB));
 }
 
@@ -108,11 +108,11 @@ fn growing_and_shrinking_keep_what_is_in_a_buffer() {
 #[test]
 fn shrinking_gives_pages_back() {
     let _alone = ALONE.lock().unwrap();
-    let before = ALLOCATOR.held();
+    let before = ALLOCATOR.stats();
     let mut values = bytes(100 * MIB, 1);
     values.truncate(30 * MIB);
     values.shrink_to_fit();
-    let held = ALLOCATOR.held();
+    let held = ALLOCATOR.stats();
     assert!(held.used_bytes - before.used_bytes <= 36 * MIB, "{held:?}");
     assert!(values.iter().all(|byte| *byte == 1));
 }
