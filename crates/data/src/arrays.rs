@@ -3,7 +3,7 @@
 
 use half::f16;
 use kiln_feature::{Dense, MAX_DIM, Rows};
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError};
 
@@ -12,7 +12,7 @@ use crate::{Note, Result};
 
 /// Offsets, as an `indptr` has them. Neither order nor range is checked: a negative one becomes a number
 /// beyond all others.
-pub(crate) fn offsets_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Buf<u64>> {
+pub(crate) fn offsets_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<SharedArray<u64>> {
     array.check_vector()?;
     check_node_count(array.n_values().saturating_sub(1))?;
     match array.dtype() {
@@ -37,7 +37,7 @@ pub(crate) fn nodes_of(
     what: &'static str,
     n_nodes: usize,
     notes: &mut Vec<Note>,
-) -> Result<Buf<NodeId>> {
+) -> Result<SharedArray<NodeId>> {
     array.check_vector()?;
     match array.dtype() {
         DType::I32 | DType::U32 => Ok(array.elements()?),
@@ -87,7 +87,7 @@ pub(crate) fn node_error(
 }
 
 /// Classes, one a node; negative means that there is none. 32-bit ones stay as they are stored.
-pub(crate) fn labels_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Buf<i32>> {
+pub(crate) fn labels_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<SharedArray<i32>> {
     const TO: &str = "32-bit classes: save them as <i4 to have them mapped";
     array.check_vector()?;
     match array.dtype() {

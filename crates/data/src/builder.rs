@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels, Rows};
-use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 
 use crate::dataset::{Dataset, Split, symmetrized};
 use crate::error::{BuildError, Result};
@@ -115,16 +115,16 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Sets the class of each node, 0 to `n_classes - 1`; a negative number is a node without a label.
-    pub fn labels(self, classes: impl Into<Buf<i32>>, n_classes: usize) -> Self {
+    pub fn labels(self, classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
         Self { labels: Some(Labels::new(classes, n_classes)), ..self }
     }
 
     /// Sets the nodes that training, validation and test use. Each of them has a label and is in one part only.
     pub fn split(
         self,
-        train: impl Into<Buf<NodeId>>,
-        val: impl Into<Buf<NodeId>>,
-        test: impl Into<Buf<NodeId>>,
+        train: impl Into<SharedArray<NodeId>>,
+        val: impl Into<SharedArray<NodeId>>,
+        test: impl Into<SharedArray<NodeId>>,
     ) -> Self {
         Self { split: Some(Split { train: train.into(), val: val.into(), test: test.into() }), ..self }
     }

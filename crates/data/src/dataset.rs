@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, Duplicates, NodeId};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 
 use crate::check::{Place, check_split, check_values, for_each_rows};
@@ -38,11 +38,11 @@ pub struct Dataset {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
     /// The nodes whose labels the loss reads.
-    pub train: Buf<NodeId>,
+    pub train: SharedArray<NodeId>,
     /// The nodes that choose the epoch and the settings.
-    pub val: Buf<NodeId>,
+    pub val: SharedArray<NodeId>,
     /// The nodes that are read once, at the end.
-    pub test: Buf<NodeId>,
+    pub test: SharedArray<NodeId>,
 }
 
 impl Split {
@@ -104,7 +104,7 @@ impl Split {
     }
 
     /// The three parts with their names.
-    pub fn parts(&self) -> [(&'static str, &Buf<NodeId>); 3] {
+    pub fn parts(&self) -> [(&'static str, &SharedArray<NodeId>); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
     }
 }

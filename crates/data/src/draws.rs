@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -52,7 +52,7 @@ impl Draws {
         let part = |range: Range<usize>| {
             let mut part = items[range].to_vec();
             part.sort_unstable();
-            Buf::from(part)
+            SharedArray::from(part)
         };
         Split { train: part(0..train_end), val: part(train_end..val_end), test: part(val_end..n_items) }
     }

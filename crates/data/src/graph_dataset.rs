@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_feature::{FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 
@@ -36,7 +36,7 @@ pub struct GraphDataset {
     /// What the user should know of how the set was read.
     pub notes: Vec<Note>,
     graph: Arc<Csc>,
-    node_offsets: Buf<u32>,
+    node_offsets: SharedArray<u32>,
     labels: Arc<Labels>,
     node_labels: Option<Arc<Labels>>,
     features: Option<Arc<dyn FeatureSource>>,
@@ -53,7 +53,7 @@ impl GraphDataset {
     pub fn new(
         name: impl Into<String>,
         graph: Csc,
-        node_offsets: impl Into<Buf<u32>>,
+        node_offsets: impl Into<SharedArray<u32>>,
         labels: Labels,
     ) -> Result<Self> {
         let (name, node_offsets) = (name.into(), node_offsets.into());
@@ -116,7 +116,7 @@ impl GraphDataset {
     }
 
     /// Where each graph's nodes start; see the table on [`GraphDataset`].
-    pub fn node_offsets(&self) -> &Buf<u32> {
+    pub fn node_offsets(&self) -> &SharedArray<u32> {
         &self.node_offsets
     }
 

@@ -6,7 +6,7 @@ mod class_names;
 mod rows;
 
 use kiln_feature::Labels;
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::check::{Place, check_edge_data, check_split};
@@ -29,10 +29,10 @@ pub fn read_graph(arrays: &ArrayFolder) -> Result<Csc> {
 /// The graph of these arrays; `place` is where they are.
 pub(crate) fn graph_of(
     place: Place<'_>,
-    indptr: Buf<u64>,
-    indices: Buf<NodeId>,
-    weights: Option<Buf<f32>>,
-    types: Option<Buf<u8>>,
+    indptr: SharedArray<u64>,
+    indices: SharedArray<NodeId>,
+    weights: Option<SharedArray<f32>>,
+    types: Option<SharedArray<u8>>,
 ) -> Result<Csc> {
     let located = |error: kiln_graph::Error| place.located(error.into());
     let mut graph = Csc::new(indptr, indices).map_err(located)?;

@@ -1,4 +1,4 @@
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 
 /// The names of the nodes, or of none of them.
 ///
@@ -10,8 +10,8 @@ use kiln_graph::{Buf, NodeId};
 /// Both may be mapped files; cloning shares them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    text: Buf<u8>,
-    ends: Buf<u32>,
+    text: SharedArray<u8>,
+    ends: SharedArray<u32>,
 }
 
 impl Names {
@@ -29,7 +29,7 @@ impl Names {
     }
 
     /// Names from arrays that exist already, in constant time: see the table on [`Names`].
-    pub(crate) fn from_arrays(text: Buf<u8>, ends: Buf<u32>) -> Self {
+    pub(crate) fn from_arrays(text: SharedArray<u8>, ends: SharedArray<u32>) -> Self {
         Self { text, ends }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kiln_data::Dataset;
 use kiln_feature::Rows;
-use kiln_graph::{Buf, CscBuilder, Mapping, NodeId};
+use kiln_graph::{CscBuilder, MappedFile, NodeId, SharedArray};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -53,8 +53,8 @@ fn building_a_dataset_copies_no_array() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows");
     fs::write(&path, bytemuck::cast_slice(&vec![0.25_f32; N_NODES * DIM])).unwrap();
-    let mapping = Mapping::open(&path).unwrap();
-    let mapped: Buf<f32> = mapping.slice(0..4 * N_NODES * DIM).unwrap();
+    let mapping = MappedFile::open(&path).unwrap();
+    let mapped: SharedArray<f32> = mapping.slice(0..4 * N_NODES * DIM).unwrap();
     let (classes, split) = (vec![0; N_NODES], data.split.clone());
     let builder = Dataset::builder(N_NODES).graph(graph).labels(classes, 1);
     let (data, peak) =

@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{Buf, Mapping, NodeId};
+use kiln_graph::{MappedFile, NodeId, SharedArray};
 
 use crate::row::check_dim;
 use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
@@ -11,7 +11,7 @@ use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
 /// Cloning shares the rows.
 ///
 /// Of a mapped file, rows are read when they are gathered. The system keeps the pages that are used;
-/// nothing is held in this process's own memory. The file must not change while it is mapped: see [`Mapping`].
+/// nothing is held in this process's own memory. The file must not change while it is mapped: see [`MappedFile`].
 ///
 /// Invariant: the values are a whole number of rows of `dim >= 1` columns.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl Dense {
     ///
     /// # Errors
     /// As [`Dense::new`].
-    pub fn from_f32(rows: impl Into<Buf<f32>>, dim: usize) -> Result<Self> {
+    pub fn from_f32(rows: impl Into<SharedArray<f32>>, dim: usize) -> Result<Self> {
         Self::new(Rows::F32(rows.into()), dim)
     }
 
@@ -61,7 +61,7 @@ impl Dense {
     /// # Errors
     /// [`Error::Graph`] when the file cannot be opened; otherwise as [`Dense::mapped`].
     pub fn open(path: impl AsRef<Path>, layout: MappedLayout) -> Result<Self> {
-        Self::mapped(&Mapping::open(path)?, layout)
+        Self::mapped(&MappedFile::open(path)?, layout)
     }
 
     /// The rows in a file that is mapped already.
@@ -70,7 +70,7 @@ impl Dense {
     /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`, [`Error::Misaligned`] for a start that is not a multiple of the
     /// element's bytes, [`Error::FileTooShort`] when the file ends before the last row, and
     /// [`Error::TooLarge`] when the layout's bytes cannot be counted.
-    pub fn mapped(mapping: &Mapping, layout: MappedLayout) -> Result<Self> {
+    pub fn mapped(mapping: &MappedFile, layout: MappedLayout) -> Result<Self> {
         let bytes = byte_range(mapping, layout)?;
         let rows = match layout.row_type {
             RowType::F32 => Rows::F32(mapping.slice(bytes)?),
@@ -108,7 +108,7 @@ impl FeatureSource for Dense {
     }
 }
 
-fn byte_range(mapping: &Mapping, layout: MappedLayout) -> Result<Range<usize>> {
+fn byte_range(mapping: &MappedFile, layout: MappedLayout) -> Result<Range<usize>> {
     let MappedLayout { row_type, dim, n_rows, offset_bytes } = layout;
     check_dim(dim)?;
     let align_bytes = row_type.bytes();

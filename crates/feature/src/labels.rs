@@ -1,4 +1,4 @@
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 
 use crate::row::check_ids;
 use crate::{Error, Result};
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// are read.
 #[derive(Debug, Clone)]
 pub struct Labels {
-    classes: Buf<i32>,
+    classes: SharedArray<i32>,
     n_classes: usize,
 }
 
@@ -17,7 +17,7 @@ impl Labels {
     /// Labels from one class a node, indexed by node id; any negative number means that the node has
     /// none. Runs in constant time, as a mapped file must: [`Labels::validate`] reads all classes, and
     /// [`Labels::gather`] checks those that it meets.
-    pub fn new(classes: impl Into<Buf<i32>>, n_classes: usize) -> Self {
+    pub fn new(classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
         Self { classes: classes.into(), n_classes }
     }
 

@@ -3,7 +3,7 @@ use std::fmt;
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_mem::copy_rows;
 
 use crate::{Error, MAX_DIM, Result};
@@ -115,18 +115,18 @@ impl RowBuf {
 #[non_exhaustive]
 pub enum Rows {
     /// 32-bit floats.
-    F32(Buf<f32>),
+    F32(SharedArray<f32>),
     /// 16-bit IEEE 754 floats.
-    F16(Buf<f16>),
+    F16(SharedArray<f16>),
     /// Upper halves of 32-bit floats.
-    BF16(Buf<bf16>),
+    BF16(SharedArray<bf16>),
 }
 
 /// Rows that are moved or mapped, never copied.
 macro_rules! rows_from {
     ($($element:ty => $variant:ident),*) => {$(
-        impl From<Buf<$element>> for Rows {
-            fn from(values: Buf<$element>) -> Self {
+        impl From<SharedArray<$element>> for Rows {
+            fn from(values: SharedArray<$element>) -> Self {
                 Self::$variant(values)
             }
         }

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_mem::{prefetch, prefetch_range};
 
 use crate::row::{check_dim, check_ids};
@@ -17,9 +17,9 @@ use crate::{Error, FeatureSource, Result, RowBuf, RowType};
 /// | `values` | `f32` | `n_values` | the same; values of one row and column add up |
 #[derive(Debug, Clone)]
 pub struct Sparse {
-    indptr: Buf<u64>,
-    columns: Buf<u32>,
-    values: Buf<f32>,
+    indptr: SharedArray<u64>,
+    columns: SharedArray<u32>,
+    values: SharedArray<f32>,
     dim: usize,
 }
 
@@ -36,7 +36,12 @@ impl Sparse {
     /// # Errors
     /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`; [`Error::BadSparse`] when `indptr` is empty
     /// or does not run from 0 to the number of values, or there are not as many columns as values.
-    pub fn new(indptr: Buf<u64>, columns: Buf<u32>, values: Buf<f32>, dim: usize) -> Result<Self> {
+    pub fn new(
+        indptr: SharedArray<u64>,
+        columns: SharedArray<u32>,
+        values: SharedArray<f32>,
+        dim: usize,
+    ) -> Result<Self> {
         check_dim(dim)?;
         let n_values = values.len() as u64;
         let bad = |what, expected, got| Err(Error::BadSparse { what, expected, got });

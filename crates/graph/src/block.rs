@@ -1,4 +1,4 @@
-use crate::{EdgeId, LocalId, NodeId, Transposed};
+use crate::{EdgeId, LocalId, NodeId, TransposedBlock};
 
 /// One layer's message-flow graph: a bipartite CSC from sources to destinations in local ids, the
 /// destinations being the first `n_dst` sources.
@@ -16,12 +16,12 @@ use crate::{EdgeId, LocalId, NodeId, Transposed};
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge, ascending for each destination |
 /// | `weights` | `f32` | `n_edges` | the same; `None` when the sampler was not asked for weights |
 ///
-/// A block may carry its [`Transposed`], which says nothing new: it is as good as one without, and equal to it.
+/// A block may carry its [`TransposedBlock`], which says nothing new: it is as good as one without, and equal to it.
 #[derive(Debug, Clone)]
 pub struct Block {
     parts: BlockParts,
     /// What was made in advance for somebody who will need it.
-    transposed: Option<Transposed>,
+    transposed: Option<TransposedBlock>,
 }
 
 impl PartialEq for Block {
@@ -127,17 +127,17 @@ impl Block {
     /// where it is cheaper made now than then.
     pub fn transpose(&mut self) {
         if self.transposed.is_none() {
-            self.transposed = Some(Transposed::of(self));
+            self.transposed = Some(TransposedBlock::of(self));
         }
     }
 
     /// The transposed block, if it was made.
-    pub fn transposed(&self) -> Option<&Transposed> {
+    pub fn transposed(&self) -> Option<&TransposedBlock> {
         self.transposed.as_ref()
     }
 
     /// Gives the transposed block away, if it was made.
-    pub fn take_transposed(&mut self) -> Option<Transposed> {
+    pub fn take_transposed(&mut self) -> Option<TransposedBlock> {
         self.transposed.take()
     }
 
@@ -155,6 +155,6 @@ impl Block {
             + indices.capacity() * size_of::<LocalId>()
             + edge_ids.capacity() * size_of::<EdgeId>()
             + weights.as_ref().map_or(0, |weights| weights.capacity() * size_of::<f32>())
-            + self.transposed().map_or(0, Transposed::n_bytes)
+            + self.transposed().map_or(0, TransposedBlock::n_bytes)
     }
 }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use crate::by_dst::{Entry, sort_by_dst};
 use crate::coo::{Codes, Directions, Edges, remove_duplicates};
 use crate::csc::check_node_count;
-use crate::{Buf, Csc, EdgeId, Error, NodeId, Result};
+use crate::{Csc, EdgeId, Error, NodeId, Result, SharedArray};
 
 /// Edges of one destination that are sorted on all threads.
 const LEAST_PARALLEL: usize = 1 << 16;
@@ -46,16 +46,16 @@ pub enum EdgeOrigin {
 
 /// A finished graph with the way back to the edge list.
 #[derive(Debug, Clone)]
-pub struct Built {
+pub struct TracedGraph {
     /// The graph.
     pub graph: Csc,
     /// One entry an edge, in CSC order: twice the position in the edge list, plus one for a reverse;
-    /// [`Built::ADDED_LOOP`] or above for an added self loop.
-    origins: Buf<u64>,
+    /// [`TracedGraph::ADDED_LOOP`] or above for an added self loop.
+    origins: SharedArray<u64>,
     n_coo_edges: u64,
 }
 
-impl Built {
+impl TracedGraph {
     /// Where an edge comes from.
     ///
     /// # Panics
@@ -184,9 +184,9 @@ impl<'a> CscBuilder<'a> {
     ///
     /// # Errors
     /// As for [`CscBuilder::build`].
-    pub fn build_traced(&self, srcs: &[u32], dsts: &[u32]) -> Result<Built> {
+    pub fn build_with_origins(&self, srcs: &[u32], dsts: &[u32]) -> Result<TracedGraph> {
         let (graph, origins) = self.build_ordered(srcs, dsts)?;
-        Ok(Built { graph, origins: origins.into(), n_coo_edges: srcs.len() as u64 })
+        Ok(TracedGraph { graph, origins: origins.into(), n_coo_edges: srcs.len() as u64 })
     }
 
     /// The graph with its edge data, and the code of each edge's origin. The codes are sorted in place of

@@ -8,7 +8,7 @@ pub const EXIT_FILE_LOST: u8 = 74;
 /// Installs a handler of `SIGBUS` for the whole process, which the system sends to a thread that reads a mapped file
 /// beyond its end, because another process has truncated it, or whose disk or network has failed. The handler prints
 /// the file and what to do on standard error, and ends the process with [`EXIT_FILE_LOST`]. A `SIGBUS` of anything but a
-/// [`Mapping`](crate::Mapping) is left to the action that was there before.
+/// [`MappedFile`](crate::MappedFile) is left to the action that was there before.
 ///
 /// Programs call it when they start; libraries do not. Further calls change nothing. Where there are no signals (outside
 /// of unix) it does nothing.
@@ -30,7 +30,7 @@ mod unix {
     use std::{io, ptr};
 
     use super::EXIT_FILE_LOST;
-    use crate::mapped::{MappedFile, file_at};
+    use crate::mapped_file::{MappedRegion, file_at};
 
     /// The action that was there before, set once, before the handler can run.
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
@@ -82,7 +82,7 @@ mod unix {
         }
     }
 
-    fn end(file: &MappedFile) -> ! {
+    fn end(file: &MappedRegion) -> ! {
         static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         // Several threads read the same file. The first one reports it and ends the others.
         while IS_REPORTED.swap(true, Ordering::Relaxed) {

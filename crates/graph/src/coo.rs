@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::{Buf, SelfLoops};
+use crate::{SelfLoops, SharedArray};
 
 /// The edges of the graph to build, each with the code of its origin: `2 * i` for entry `i` of the edge
 /// list, `2 * i + 1` for its reverse, `2 * len + v` for the self loop added to node `v`.
@@ -120,7 +120,7 @@ impl Codes {
     }
 }
 
-impl From<Codes> for Buf<u64> {
+impl From<Codes> for SharedArray<u64> {
     fn from(codes: Codes) -> Self {
         match codes {
             Codes::Narrow(codes) => codes.into_iter().map(u64::from).collect::<Vec<_>>().into(),

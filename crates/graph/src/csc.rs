@@ -2,7 +2,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use crate::{Buf, EdgeId, Error, NodeId, Result};
+use crate::{EdgeId, Error, NodeId, Result, SharedArray};
 
 /// A directed graph by in-neighbours: for each destination, the sources of its edges, ascending where
 /// [`CscBuilder`](crate::CscBuilder) made it; arrays from elsewhere keep their order.
@@ -22,10 +22,10 @@ use crate::{Buf, EdgeId, Error, NodeId, Result};
 /// Cloning shares the arrays. `weights` and `edge_types` are `None` when the graph has none.
 #[derive(Debug, Clone)]
 pub struct Csc {
-    indptr: Buf<u64>,
-    indices: Buf<NodeId>,
-    weights: Option<Buf<f32>>,
-    edge_types: Option<Buf<u8>>,
+    indptr: SharedArray<u64>,
+    indices: SharedArray<NodeId>,
+    weights: Option<SharedArray<f32>>,
+    edge_types: Option<SharedArray<u8>>,
 }
 
 impl Csc {
@@ -36,7 +36,7 @@ impl Csc {
     /// # Errors
     /// [`Error::LengthMismatch`] when `indptr` is empty, does not end at the number of `indices`, and
     /// [`Error::TooMany`] for more than 2^32 - 1 nodes.
-    pub fn new(indptr: Buf<u64>, indices: Buf<NodeId>) -> Result<Self> {
+    pub fn new(indptr: SharedArray<u64>, indices: SharedArray<NodeId>) -> Result<Self> {
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
             return Err(Error::LengthMismatch { what: "indptr", expected: 1, got: 0 });
         };
@@ -54,7 +54,7 @@ impl Csc {
     ///
     /// # Errors
     /// [`Error::LengthMismatch`] unless there is one weight an edge.
-    pub fn with_weights(self, weights: Buf<f32>) -> Result<Self> {
+    pub fn with_weights(self, weights: SharedArray<f32>) -> Result<Self> {
         self.check_edge_data("weights", weights.len())?;
         Ok(Self { weights: Some(weights), ..self })
     }
@@ -63,7 +63,7 @@ impl Csc {
     ///
     /// # Errors
     /// [`Error::LengthMismatch`] unless there is one type an edge.
-    pub fn with_edge_types(self, edge_types: Buf<u8>) -> Result<Self> {
+    pub fn with_edge_types(self, edge_types: SharedArray<u8>) -> Result<Self> {
         self.check_edge_data("edge_types", edge_types.len())?;
         Ok(Self { edge_types: Some(edge_types), ..self })
     }
@@ -75,7 +75,7 @@ impl Csc {
     /// [`Error::LengthMismatch`] unless there is one node a row, [`Error::BadRow`] for nodes that do not ascend or are not
     /// below `n_nodes`, [`Error::IndptrNotMonotone`] for rows that fall, and [`Error::TooMany`]; of a mapped array within an
     /// [`Error::InFile`].
-    pub fn spread(&self, nodes: &Buf<NodeId>, n_nodes: usize) -> Result<Self> {
+    pub fn scatter_rows(&self, nodes: &SharedArray<NodeId>, n_nodes: usize) -> Result<Self> {
         check_node_count(n_nodes)?;
         let (expected, got) = (self.n_nodes() as u64, nodes.len() as u64);
         if expected != got {
@@ -151,7 +151,7 @@ impl Csc {
 
     /// The file that the weights are mapped from; `None` when there are none or they are owned.
     pub fn weights_path(&self) -> Option<&Path> {
-        self.weights.as_ref().and_then(Buf::path)
+        self.weights.as_ref().and_then(SharedArray::path)
     }
 
     /// The weight of each edge, if the graph has weights.
@@ -223,15 +223,15 @@ impl Csc {
     /// The same graph with its mapped arrays copied into the process's memory; owned ones are shared.
     ///
     /// It costs 4 bytes an edge and 8 bytes a node, and 5 bytes an edge for weights and types. Errors name
-    /// no file any more. Where large buffers come in huge pages ([`Buf::in_memory`]), sampling from a graph of
+    /// no file any more. Where large buffers come in huge pages ([`SharedArray::in_memory`]), sampling from a graph of
     /// 124 million edges takes about a tenth less time (24.4 ms a batch against 27.7 mapped; one core of an
     /// Intel Xeon, November 2026).
     pub fn in_memory(&self) -> Self {
         Self {
             indptr: self.indptr.in_memory(),
             indices: self.indices.in_memory(),
-            weights: self.weights.as_ref().map(Buf::in_memory),
-            edge_types: self.edge_types.as_ref().map(Buf::in_memory),
+            weights: self.weights.as_ref().map(SharedArray::in_memory),
+            edge_types: self.edge_types.as_ref().map(SharedArray::in_memory),
         }
     }
 
@@ -239,8 +239,8 @@ impl Csc {
     pub fn owned_bytes(&self) -> usize {
         self.indptr.owned_bytes()
             + self.indices.owned_bytes()
-            + self.weights.as_ref().map_or(0, Buf::owned_bytes)
-            + self.edge_types.as_ref().map_or(0, Buf::owned_bytes)
+            + self.weights.as_ref().map_or(0, SharedArray::owned_bytes)
+            + self.edge_types.as_ref().map_or(0, SharedArray::owned_bytes)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Graph topology: node and edge ids, the compressed in-neighbour form [`Csc`], the builder that makes
 //! it from an edge list, and the message-flow [`Block`] that samplers hand to layers, with its edges by source
-//! ([`Transposed`]) where gradients will flow.
+//! ([`TransposedBlock`]) where gradients will flow.
 //!
 //! This crate never sees a float feature, draws no random number and starts no thread of its own.
 //!
@@ -13,7 +13,6 @@
 //! ```
 
 mod block;
-mod buf;
 mod builder;
 mod bus_error;
 mod by_dst;
@@ -21,20 +20,21 @@ mod coo;
 mod csc;
 mod error;
 mod ids;
-mod mapped;
+mod mapped_file;
 mod norm;
-mod transposed;
+mod shared_array;
+mod transposed_block;
 
 pub use block::{Block, BlockParts};
-pub use buf::{Buf, file_prefix};
-pub use builder::{Built, CscBuilder, Duplicates, EdgeOrigin, SelfLoops};
+pub use builder::{CscBuilder, Duplicates, EdgeOrigin, SelfLoops, TracedGraph};
 pub use bus_error::{EXIT_FILE_LOST, handle_bus_errors};
 pub use csc::Csc;
 pub use error::Error;
 pub use ids::{EdgeId, LocalId, NodeId};
-pub use mapped::{FileVersion, Mapping, check_mapped_files, open_file};
+pub use mapped_file::{FileVersion, MappedFile, check_mapped_files, open_file};
 pub use norm::gcn_norm;
-pub use transposed::Transposed;
+pub use shared_array::{SharedArray, file_prefix};
+pub use transposed_block::TransposedBlock;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

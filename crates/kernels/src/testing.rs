@@ -9,7 +9,7 @@ use burn::tensor::Int;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 #[cfg(feature = "cube")]
 use burn_cubecl::CubeBackend;
-use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 
 use crate::counts;
 use crate::device::block::{Adjacency, DeviceBlock};
@@ -176,7 +176,7 @@ pub fn read_block(block: &DeviceBlock) -> Block {
     })
 }
 
-/// A block's edges by source as its device lists them, as the arrays of [`Transposed`]: `indptr`, `dsts`, `edges`.
+/// A block's edges by source as its device lists them, as the arrays of [`TransposedBlock`]: `indptr`, `dsts`, `edges`.
 ///
 /// # Panics
 /// When the device fails.
@@ -189,7 +189,7 @@ pub fn read_by_source(block: &DeviceBlock) -> [Vec<u32>; 3] {
             return crate::cube::by_source::Transposed::list(&indptr, &indices, n_src).read();
         }
     }
-    let listed = Transposed::of(&read_block(block));
+    let listed = TransposedBlock::of(&read_block(block));
     [listed.indptr().to_vec(), listed.dsts().to_vec(), listed.edges().to_vec()]
 }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use kiln_graph::{Csc, Mapping, NodeId};
+use kiln_graph::{Csc, MappedFile, NodeId};
 use kiln_kernels::testing::{device, read_block};
 use kiln_kernels::{DeviceGraph, DeviceSampler};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
@@ -27,7 +27,7 @@ fn graph(folder: &tempfile::TempDir) -> Arc<Csc> {
     file.set_len(4 * (N_LOOPS + N_OTHERS)).unwrap();
     let others: Vec<u8> = (0..N_OTHERS as u32).flat_map(|number| (2 + number / 2).to_le_bytes()).collect();
     file.write_all_at(&others, 4 * N_LOOPS).unwrap();
-    let indices = Mapping::open(&path).unwrap();
+    let indices = MappedFile::open(&path).unwrap();
     let indices = indices.slice::<NodeId>(0..4 * (N_LOOPS + N_OTHERS) as usize).unwrap();
     let mut indptr = vec![N_LOOPS + N_OTHERS; N_NODES as usize + 1];
     indptr[..2].copy_from_slice(&[0, N_LOOPS]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::{FeatureSource, Labels, RowBuf};
-use kiln_graph::{Block, BlockParts, Buf, Csc, EdgeId, LocalId, NodeId};
+use kiln_graph::{Block, BlockParts, Csc, EdgeId, LocalId, NodeId, SharedArray};
 use kiln_sample::RngKey;
 
 use crate::{Fetch, FetchError, Result, SeedBatch, StageTimes};
@@ -19,7 +19,7 @@ use crate::{Fetch, FetchError, Result, SeedBatch, StageTimes};
 /// otherwise make it. It serves all layers but the first, whose input usually gets no gradient.
 pub struct GraphFetch<F: ?Sized> {
     graph: Arc<Csc>,
-    node_offsets: Buf<u32>,
+    node_offsets: SharedArray<u32>,
     features: Arc<F>,
     labels: Arc<Labels>,
 }
@@ -33,7 +33,12 @@ impl<F: FeatureSource + ?Sized> GraphFetch<F> {
     ///
     /// # Panics
     /// When there is not one label a graph and one feature row a node.
-    pub fn new(graph: Arc<Csc>, node_offsets: Buf<u32>, features: Arc<F>, labels: Arc<Labels>) -> Self {
+    pub fn new(
+        graph: Arc<Csc>,
+        node_offsets: SharedArray<u32>,
+        features: Arc<F>,
+        labels: Arc<Labels>,
+    ) -> Self {
         let n_graphs = node_offsets.len().saturating_sub(1);
         assert_eq!(labels.len(), n_graphs, "labels and graphs differ in number");
         assert_eq!(features.n_rows(), graph.n_nodes(), "feature rows and nodes differ in number");

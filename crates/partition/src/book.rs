@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 
 use crate::assign::check_n_parts;
 use crate::{Error, PartitionRow, Result};
@@ -20,7 +20,7 @@ use crate::{Error, PartitionRow, Result};
 #[derive(Debug, Clone)]
 pub struct PartitionBook {
     offsets: Vec<u32>,
-    new_ids: Buf<u32>,
+    new_ids: SharedArray<u32>,
 }
 
 /// Where a node is.
@@ -39,7 +39,7 @@ impl PartitionBook {
     /// # Errors
     /// [`Error::BadBook`] unless the offsets start at 0, never fall and end at the number of nodes;
     /// [`Error::BadParameter`] for no part or more than [`MAX_PARTS`](crate::MAX_PARTS).
-    pub fn new(offsets: Vec<u32>, new_ids: Buf<u32>) -> Result<Self> {
+    pub fn new(offsets: Vec<u32>, new_ids: SharedArray<u32>) -> Result<Self> {
         check_n_parts(offsets.len().saturating_sub(1))?;
         let bad = |what: &str, expected: String, got| Err(bad(&new_ids, what.to_owned(), expected, got));
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
@@ -196,6 +196,6 @@ impl PartitionBook {
     }
 }
 
-fn bad(new_ids: &Buf<u32>, what: String, expected: String, got: u32) -> Error {
+fn bad(new_ids: &SharedArray<u32>, what: String, expected: String, got: u32) -> Error {
     Error::BadBook { file: new_ids.path().map(Path::to_owned), what, expected, got }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use kiln_data::Split;
 use kiln_data::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
 use kiln_feature::{FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
@@ -29,13 +29,13 @@ pub struct Part {
     /// Which part owns each node of the whole graph.
     pub book: Arc<PartitionBook>,
     /// The node of each row, ascending, `[n_owned]`.
-    pub old_ids: Buf<NodeId>,
+    pub old_ids: SharedArray<NodeId>,
     /// The edges into the nodes of this part: destinations are rows, `indices` the **nodes of the whole graph** that
     /// edges come from, in the whole graph's order. So [`Csc::validate`], which takes both for the same ids, does not
     /// apply: [`Part::verify`] does.
     pub graph: Arc<Csc>,
     /// The whole graph's id of the first edge into each row, `[n_owned]`; the others follow it without a gap.
-    pub first_edges: Buf<u64>,
+    pub first_edges: SharedArray<u64>,
     /// The features of each row, `[n_owned, dim]`.
     pub features: Arc<dyn FeatureSource>,
     /// Feature rows of nodes that other parts own; `None` when none were to be kept, or none would be asked for.
@@ -60,9 +60,9 @@ pub struct Part {
 #[derive(Debug, Clone)]
 pub struct Cache {
     /// The node of each row, ascending, `[n_rows]`.
-    pub ids: Buf<NodeId>,
+    pub ids: SharedArray<NodeId>,
     /// In how many batches of the epoch that was sampled ahead each was an input, `[n_rows]`.
-    pub counts: Buf<u32>,
+    pub counts: SharedArray<u32>,
     /// The features of each row, `[n_rows, dim]`.
     pub features: Arc<dyn FeatureSource>,
 }
@@ -123,7 +123,7 @@ impl Part {
                 (format!("the node of row {row}"), format!("the node whose new id is {new_id}"));
             return Err(Error::BadBook { file, what, expected, got: node.0 });
         }
-        Ok(self.graph.spread(&self.old_ids, self.book.n_nodes())?)
+        Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
     }
 
     /// The first row that is not of the node that the book says, the new id that it is of, and its node.

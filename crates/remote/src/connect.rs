@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use kiln_comm::rpc::{Tls, Token};
 use kiln_feature::Labels;
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{Part, PartitionBook};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) book: Arc<PartitionBook>,
     pub(crate) labels: Arc<Labels>,
     /// To train, to validate, to test on.
-    pub(crate) split: [Buf<NodeId>; 3],
+    pub(crate) split: [SharedArray<NodeId>; 3],
 }
 
 impl Shared {
@@ -99,7 +99,7 @@ impl Shared {
                 false => Err(bad_array(owner, "of 4 bytes each", bytes.len())),
             }
         };
-        let ids = |array| -> Result<Buf<NodeId>> {
+        let ids = |array| -> Result<SharedArray<NodeId>> {
             Ok(bytemuck::pod_collect_to_vec::<u8, NodeId>(&bytes(array)?).into())
         };
         let new_ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes(Array::NewIds)?);

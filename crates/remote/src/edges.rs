@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_graph::{Buf, Csc, EdgeId, NodeId};
+use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edges};
 
@@ -11,9 +11,9 @@ pub(crate) struct Edges {
     /// A row for each of the nodes; its sources are ids of the whole graph, in the whole graph's order.
     pub(crate) graph: Arc<Csc>,
     /// The nodes.
-    pub(crate) nodes: Buf<NodeId>,
+    pub(crate) nodes: SharedArray<NodeId>,
     /// The whole graph's id of each node's first edge.
-    pub(crate) first_edges: Buf<u64>,
+    pub(crate) first_edges: SharedArray<u64>,
 }
 
 impl Edges {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_comm::rpc::Door;
 use kiln_feature::{Labels, RowType};
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{Part, PartitionBook};
 use kiln_sample::Rule;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -39,7 +39,7 @@ pub struct RemoteGraph {
     book: Arc<PartitionBook>,
     labels: Arc<Labels>,
     /// To train, to validate, to test on.
-    split: [Buf<NodeId>; 3],
+    split: [SharedArray<NodeId>; 3],
     told: Opened,
     row_type: RowType,
     rules: Rules,
@@ -161,17 +161,17 @@ impl RemoteGraph {
     }
 
     /// The nodes to train on, in the data set's order.
-    pub fn train(&self) -> &Buf<NodeId> {
+    pub fn train(&self) -> &SharedArray<NodeId> {
         &self.split[0]
     }
 
     /// The nodes to validate on.
-    pub fn val(&self) -> &Buf<NodeId> {
+    pub fn val(&self) -> &SharedArray<NodeId> {
         &self.split[1]
     }
 
     /// The nodes to test on.
-    pub fn test(&self) -> &Buf<NodeId> {
+    pub fn test(&self) -> &SharedArray<NodeId> {
         &self.split[2]
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytemuck::{Pod, pod_collect_to_vec};
 use bytes::Bytes;
 use kiln_feature::RowBuf;
-use kiln_graph::{Buf, Csc, EdgeId, NodeId};
+use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
@@ -210,7 +210,7 @@ pub(crate) fn lists(
     if let Some(types) = types {
         graph = graph.with_edge_types(types.into()).map_err(told)?;
     }
-    Ok(Edges { graph: Arc::new(graph), nodes: Buf::from(nodes.to_vec()), first_edges: firsts.into() })
+    Ok(Edges { graph: Arc::new(graph), nodes: SharedArray::from(nodes.to_vec()), first_edges: firsts.into() })
 }
 
 /// What is expected of a response with more edges than an index counts.

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_graph::{Csc, NodeId, SharedArray};
 
 use crate::hop::HopSampler;
 use crate::uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
@@ -18,7 +18,7 @@ use crate::{
 pub struct NeighborSampler {
     graph: Arc<Csc>,
     config: SamplerConfig,
-    global_ids: Option<Buf<NodeId>>,
+    global_ids: Option<SharedArray<NodeId>>,
 }
 
 impl NeighborSampler {
@@ -61,7 +61,7 @@ impl NeighborSampler {
     /// # Panics
     /// When there is not one id a node.
     #[must_use]
-    pub fn with_global_ids(self, global_ids: impl Into<Buf<NodeId>>) -> Self {
+    pub fn with_global_ids(self, global_ids: impl Into<SharedArray<NodeId>>) -> Self {
         let global_ids = global_ids.into();
         assert_eq!(global_ids.len(), self.graph.n_nodes(), "global ids and nodes differ in number");
         Self { global_ids: Some(global_ids), ..self }

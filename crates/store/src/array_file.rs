@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use kiln_graph::{Buf, Mapping};
+use kiln_graph::{MappedFile, SharedArray};
 
 use crate::npy::{self, DType, Element, Header, Order};
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ pub struct ArrayFile {
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped(Mapping),
+    Mapped(MappedFile),
     /// The whole file, its header included.
     Owned(Vec<u8>),
 }
@@ -37,7 +37,7 @@ impl ArrayFile {
     /// As [`ArrayFile::open`], but for the order.
     pub fn open_in_any_order(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let mapping = Mapping::open(&path).map_err(|error| match error {
+        let mapping = MappedFile::open(&path).map_err(|error| match error {
             kiln_graph::Error::Io { path, source } => Error::Io { path, source },
             other => other.into(),
         })?;
@@ -126,7 +126,7 @@ impl ArrayFile {
     ///
     /// # Panics
     /// When an element has not the bytes of a `T`.
-    pub fn elements<T: bytemuck::Pod>(&self) -> Result<Buf<T>> {
+    pub fn elements<T: bytemuck::Pod>(&self) -> Result<SharedArray<T>> {
         assert_eq!(size_of::<T>(), self.dtype().bytes(), "elements of {} read as others", self.dtype());
         let start = self.header.data_offset;
         match &self.bytes {
@@ -233,7 +233,7 @@ impl ArrayFile {
     ///
     /// # Errors
     /// As [`ArrayFile::check_vector_of`] and [`ArrayFile::elements`].
-    pub fn values<T: Element>(&self) -> Result<Buf<T>> {
+    pub fn values<T: Element>(&self) -> Result<SharedArray<T>> {
         self.check_vector_of(T::DTYPE)?;
         self.elements()
     }

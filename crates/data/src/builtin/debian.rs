@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::{Dense, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 use serde::Deserialize;
@@ -161,7 +161,7 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
         }
         members.push(NodeId(node as u32));
     }
-    let [train, val, test] = split.map(Buf::from);
+    let [train, val, test] = split.map(SharedArray::from);
     Ok(Split { train, val, test })
 }
 

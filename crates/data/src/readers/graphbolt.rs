@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kiln_feature::Labels;
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
@@ -266,10 +266,10 @@ fn read_task(
         None => None,
     };
     let mut classes = Classes { of_nodes: vec![-1; n_nodes], n_classes };
-    let mut part = |key: &str| -> Result<Buf<NodeId>> {
+    let mut part = |key: &str| -> Result<SharedArray<NodeId>> {
         if key != "train_set" && task.get(key)?.is_none() {
             notes.push(Note::Other(format!("metadata.yaml has no {key}: that part of the split is empty")));
-            return Ok(Buf::default());
+            return Ok(SharedArray::default());
         }
         let set = only(task, key, "a set over several node types")?;
         check_type(&set, node_type)?;
@@ -289,7 +289,12 @@ struct Classes {
 
 impl Classes {
     /// Reads the nodes of a set, and takes over their labels.
-    fn read_set(&mut self, folder: &Path, set: &YamlEntry<'_>, notes: &mut Vec<Note>) -> Result<Buf<NodeId>> {
+    fn read_set(
+        &mut self,
+        folder: &Path,
+        set: &YamlEntry<'_>,
+        notes: &mut Vec<Note>,
+    ) -> Result<SharedArray<NodeId>> {
         let n_nodes = self.of_nodes.len();
         let (nodes_path, labels_path) = (data(folder, set, &SEEDS)?, data(folder, set, &[LABELS])?);
         let nodes_array = ArrayFile::open(nodes_path)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::{FeatureSource, Labels, Sparse};
-use kiln_graph::{Buf, Csc, NodeId};
+use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
 use kiln_store::{ArrayFile, check_count};
@@ -160,7 +160,7 @@ pub(crate) fn open_features(
         let columns = ArrayFile::open(columns_path)?;
         columns.check_vector()?;
         // A column is checked where a row is gathered, so that here any 32-bit number will do.
-        let columns: Buf<u32> = match columns.dtype() {
+        let columns: SharedArray<u32> = match columns.dtype() {
             DType::I32 | DType::U32 => columns.elements()?,
             _ => {
                 nodes_of(&columns, "entry", u32::MAX as usize, notes)?.iter().map(|column| column.0).collect()
@@ -175,7 +175,7 @@ pub(crate) fn open_features(
 }
 
 pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
-    let mut part = |names: [&str; 2]| -> Result<Buf<NodeId>> {
+    let mut part = |names: [&str; 2]| -> Result<SharedArray<NodeId>> {
         let path = required(folder, &names, "the nodes of one part of the split")?;
         nodes_of(&ArrayFile::open(path)?, "entry", n_nodes, notes)
     };

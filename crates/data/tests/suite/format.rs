@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use kiln_data::synthetic::{self, SbmConfig};
 use kiln_data::{Dataset, Error, Names, Split, debian_packages, format};
 use kiln_feature::{Dense, FeatureSource, Labels, RowBuf, RowType, Rows, Sparse};
-use kiln_graph::{Buf, CscBuilder, NodeId};
+use kiln_graph::{CscBuilder, NodeId, SharedArray};
 use kiln_store::{Error as StoreError, npy};
 
 const ALL_FILES: [&str; 8] = [
@@ -25,7 +25,7 @@ const ALL_FILES: [&str; 8] = [
     "val.npy",
 ];
 
-fn nodes(ids: &[u32]) -> Buf<NodeId> {
+fn nodes(ids: &[u32]) -> SharedArray<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
@@ -50,7 +50,7 @@ fn rows() -> Dense {
 }
 
 fn sparse() -> Sparse {
-    let columns: Buf<u32> = vec![1, 0, 99, 0].into();
+    let columns: SharedArray<u32> = vec![1, 0, 99, 0].into();
     Sparse::new(vec![0, 1, 3, 3, 4].into(), columns, vec![0.5, 1.0, 1.5, 3.0].into(), 500).unwrap()
 }
 

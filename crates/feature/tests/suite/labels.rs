@@ -1,7 +1,7 @@
 //! Labels by node: alignment, unlabelled nodes, bad labels.
 
 use kiln_feature::{Error, Labels};
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 
 #[test]
 fn labels_align_with_the_nodes_as_given() {
@@ -17,7 +17,7 @@ fn labels_align_with_the_nodes_as_given() {
 
 #[test]
 fn a_node_without_a_class_is_none_alone_and_an_error_in_a_batch() {
-    let labels = Labels::new(Buf::from(vec![2, -1, 0, -7]), 3);
+    let labels = Labels::new(SharedArray::from(vec![2, -1, 0, -7]), 3);
     let alone: Vec<Option<u32>> = (0..5).map(|node| labels.get(NodeId(node))).collect();
     assert_eq!(alone, [Some(2), None, Some(0), None, None]);
     let error = labels.gather(&[NodeId(0), NodeId(3)], &mut Vec::new()).unwrap_err();

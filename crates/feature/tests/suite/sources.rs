@@ -5,7 +5,7 @@ use std::io::Write;
 
 use half::{bf16, f16};
 use kiln_feature::{Dense, Error, FeatureSource, MAX_DIM, MappedLayout, RowBuf, RowType, Rows};
-use kiln_graph::{Mapping, NodeId};
+use kiln_graph::{MappedFile, NodeId};
 use tempfile::NamedTempFile;
 
 /// Three rows of two columns.
@@ -136,7 +136,7 @@ fn mapped_names_the_file_that_is_too_short() {
 #[test]
 fn mapped_refuses_a_misaligned_start() {
     let file = file(RowType::F32, 4);
-    let mapping = Mapping::open(file.path()).unwrap();
+    let mapping = MappedFile::open(file.path()).unwrap();
     let error = Dense::mapped(&mapping, layout(RowType::F32, 2)).unwrap_err();
     assert!(matches!(error, Error::Misaligned { offset_bytes: 2, align_bytes: 4, .. }));
     Dense::mapped(&mapping, layout(RowType::F16, 2)).unwrap();
@@ -145,7 +145,7 @@ fn mapped_refuses_a_misaligned_start() {
 #[test]
 fn mapped_refuses_layouts_that_no_file_can_have() {
     let file = file(RowType::F32, 0);
-    let mapping = Mapping::open(file.path()).unwrap();
+    let mapping = MappedFile::open(file.path()).unwrap();
     let base = layout(RowType::F32, 0);
     let error = |layout| Dense::mapped(&mapping, layout).unwrap_err();
     assert!(matches!(error(MappedLayout { dim: 0, ..base }), Error::ZeroDim));

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use kiln_feature::{Error, FeatureSource, RowBuf, Sparse};
-use kiln_graph::{Mapping, NodeId};
+use kiln_graph::{MappedFile, NodeId};
 
 /// Rows of 0, 1, 2, … values; the value in column `c` of row `v` is `1000 v + c`.
 fn triangle(n_rows: usize) -> Sparse {
@@ -60,12 +60,12 @@ fn arrays_in_memory_outlive_their_files() {
     let map = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         std::fs::File::create(&path).unwrap().write_all(bytes).unwrap();
-        Mapping::open(path).unwrap()
+        MappedFile::open(path).unwrap()
     };
     let indptr = map("indptr", bytemuck::cast_slice(sparse.indptr()));
     let columns = map("columns", bytemuck::cast_slice(sparse.columns()));
     let values = map("values", bytemuck::cast_slice(sparse.values()));
-    let all = |mapping: &Mapping| 0..mapping.bytes().len();
+    let all = |mapping: &MappedFile| 0..mapping.bytes().len();
     let mapped = Sparse::new(
         indptr.slice(all(&indptr)).unwrap(),
         columns.slice(all(&columns)).unwrap(),

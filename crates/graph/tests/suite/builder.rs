@@ -3,7 +3,7 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
-use kiln_graph::{Built, Csc, CscBuilder, Duplicates, EdgeId, EdgeOrigin, Error, NodeId, SelfLoops};
+use kiln_graph::{Csc, CscBuilder, Duplicates, EdgeId, EdgeOrigin, Error, NodeId, SelfLoops, TracedGraph};
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn edge_data_follows_its_edge() {
     let built = CscBuilder::new(4)
         .weights(&[0.5, 1.5, 2.5, 3.5])
         .edge_types(&[7, 8, 9, 1])
-        .build_traced(&[3, 0, 0, 2], &[1, 1, 1, 0])
+        .build_with_origins(&[3, 0, 0, 2], &[1, 1, 1, 0])
         .unwrap();
     assert_eq!(built.graph.weights().unwrap(), [3.5, 1.5, 2.5, 0.5]);
     assert_eq!(built.graph.edge_types().unwrap(), [1, 8, 9, 7]);
@@ -36,7 +36,7 @@ fn symmetrizing_keeps_self_loops_single_and_marks_reverses() {
         .symmetrize()
         .edge_types(&[1, 2])
         .reverse_type_offset(10)
-        .build_traced(&[0, 2], &[1, 2])
+        .build_with_origins(&[0, 2], &[1, 2])
         .unwrap();
     assert_eq!(arrays(&built.graph), (vec![0, 1, 2, 3], vec![1, 0, 2]));
     assert_eq!(built.graph.edge_types().unwrap(), [11, 1, 2]);
@@ -60,7 +60,7 @@ fn self_loops_are_removed_or_added_once() {
     let removed = CscBuilder::new(3).self_loops(SelfLoops::Remove).build(&srcs, &dsts).unwrap();
     assert_eq!(arrays(&removed), (vec![0, 1, 2, 2], vec![1, 0]));
     let added = CscBuilder::new(3).self_loops(SelfLoops::Add);
-    let built = added.weights(&[0.25, 0.5, 0.75]).build_traced(&srcs, &dsts).unwrap();
+    let built = added.weights(&[0.25, 0.5, 0.75]).build_with_origins(&srcs, &dsts).unwrap();
     assert_eq!(arrays(&built.graph), (vec![0, 2, 4, 5], vec![0, 1, 0, 1, 2]));
     assert_eq!(built.graph.weights().unwrap(), [0.25, 0.75, 0.5, 1.0, 1.0]);
     assert_eq!(built.origin(EdgeId(4)), EdgeOrigin::AddedLoop);
@@ -157,13 +157,13 @@ proptest! {
         let plain = builder.build(&graph.srcs, &graph.dsts).unwrap();
         prop_assert_eq!(listed(&plain), expected.clone());
         plain.validate().unwrap();
-        let traced = builder.build_traced(&graph.srcs, &graph.dsts).unwrap();
+        let traced = builder.build_with_origins(&graph.srcs, &graph.dsts).unwrap();
         prop_assert_eq!(listed(&traced.graph), expected);
         check_origins(&graph, &traced);
     }
 }
 
-fn check_origins(graph: &kiln_testkit::CooGraph, built: &Built) {
+fn check_origins(graph: &kiln_testkit::CooGraph, built: &TracedGraph) {
     let edges = listed(&built.graph);
     let reverse = built.reverse_edges();
     for (edge, &(dst, src)) in edges.iter().enumerate() {
@@ -190,7 +190,7 @@ fn large_graphs_do_not_depend_on_the_number_of_threads() {
     let build = |n_threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
         let builder = CscBuilder::new(n_nodes as usize).symmetrize().duplicates(Duplicates::Remove);
-        pool.install(|| builder.build_traced(&srcs, &dsts).unwrap())
+        pool.install(|| builder.build_with_origins(&srcs, &dsts).unwrap())
     };
     let (one, four) = (build(1), build(4));
     assert_eq!(arrays(&one.graph), arrays(&four.graph));

@@ -1,9 +1,9 @@
 //! Graphs: how they are built, mapped, normalised, spread over larger ones, and read by source.
 
-mod buf;
 mod builder;
 #[cfg(unix)]
-mod mapped;
+mod mapped_file;
 mod norm;
-mod spread;
-mod transposed;
+mod scatter_rows;
+mod shared_array;
+mod transposed_block;

@@ -3,7 +3,7 @@
 // Helpers of tests unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
-use kiln_graph::{Csc, CscBuilder, Error, Mapping, NodeId, gcn_norm};
+use kiln_graph::{Csc, CscBuilder, Error, MappedFile, NodeId, gcn_norm};
 use kiln_testkit::{arb_coo, ring, six_nodes};
 use proptest::prelude::*;
 
@@ -121,7 +121,7 @@ fn a_damaged_mapped_graph_is_refused() {
         let n_indptr_bytes = bytes.len();
         bytes.extend(indices.iter().flat_map(|id| id.to_le_bytes()));
         std::fs::write(&path, &bytes).unwrap();
-        let file = Mapping::open(&path).unwrap();
+        let file = MappedFile::open(&path).unwrap();
         let indices = file.slice::<NodeId>(n_indptr_bytes..bytes.len()).unwrap();
         Csc::new(file.slice(0..n_indptr_bytes).unwrap(), indices).unwrap()
     };

@@ -10,7 +10,7 @@ use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::{DType, TensorData};
 use bytemuck::cast_slice;
-use kiln_graph::Transposed;
+use kiln_graph::TransposedBlock;
 use rayon::prelude::*;
 
 use crate::counts::{count_direct, count_reference};
@@ -183,9 +183,13 @@ fn by_src(block: &Adjacency<Flex>) -> Segments<'_> {
     Segments { indptr: cast_slice(transposed.indptr()), items: cast_slice(transposed.dsts()) }
 }
 
-fn transposed(block: &Adjacency<Flex>) -> &Transposed {
+fn transposed(block: &Adjacency<Flex>) -> &TransposedBlock {
     let list = || {
-        Transposed::of_edges(cast_slice(ints(&block.indptr)), cast_slice(ints(&block.indices)), block.n_src)
+        TransposedBlock::of_edges(
+            cast_slice(ints(&block.indptr)),
+            cast_slice(ints(&block.indices)),
+            block.n_src,
+        )
     };
     block.by_source.host_or(list)
 }

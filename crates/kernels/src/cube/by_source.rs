@@ -1,6 +1,7 @@
 //! A block's edges by source, listed on the device: a stable sort of their positions.
 //!
-//! * *Contract.* The arrays of [`kiln_graph::Transposed`], bit for bit: each source's edges in the order of the block.
+//! * *Contract.* The arrays of [`kiln_graph::TransposedBlock`], bit for bit: each source's edges in the order of the
+//!   block.
 //! * *Who computes what.* A radix sort, least digit first, of [`BITS`] bits a pass. A unit counts the digits of a chunk of
 //!   [`CHUNK`] edges in an array of its own, running sums say where each digit of each chunk begins, and a unit moves its
 //!   chunk's edges there, one after the other; so equal digits keep their order, without atomics. Then a unit finds each
@@ -23,7 +24,7 @@ const N_DIGITS: u32 = 1 << BITS;
 /// Edges that one unit counts and moves.
 const CHUNK: u32 = 64;
 
-/// A block's edges by source, on the device: the arrays of [`kiln_graph::Transposed`].
+/// A block's edges by source, on the device: the arrays of [`kiln_graph::TransposedBlock`].
 #[derive(Debug)]
 pub(crate) struct Transposed {
     pub(super) indptr: CubeTensor,
@@ -116,7 +117,7 @@ fn first_places(sorted: &[u32], starts: &mut [u32]) {
 
 impl Transposed {
     /// Copies a list to the device of a tensor.
-    pub(crate) fn upload(like: &CubeTensor, list: &kiln_graph::Transposed) -> Self {
+    pub(crate) fn upload(like: &CubeTensor, list: &kiln_graph::TransposedBlock) -> Self {
         let upload = |values: &[u32]| launch::upload(like, values);
         Self { indptr: upload(list.indptr()), dsts: upload(list.dsts()), edges: upload(list.edges()) }
     }

@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device, Element, Int, Tensor, TensorData};
 #[cfg(feature = "cube")]
 use burn_cubecl::CubeBackend;
 use bytemuck::cast_vec;
-use kiln_graph::{Block, BlockParts, Transposed};
+use kiln_graph::{Block, BlockParts, TransposedBlock};
 
 use crate::device::by_source::BySource;
 
@@ -161,7 +161,7 @@ impl DeviceEdges {
         n_src: usize,
         indptr: Vec<u32>,
         indices: Vec<u32>,
-        by_source: Option<Transposed>,
+        by_source: Option<TransposedBlock>,
         device: &Device,
     ) -> Self {
         Self {
@@ -249,7 +249,7 @@ mod tests {
         let place = carrying.transposed().map(|transposed| transposed.dsts().as_ptr());
         let block = DeviceBlock::new(carrying, &Device::flex());
         assert_eq!(block.edges.by_source.host().map(|transposed| transposed.dsts().as_ptr()), place);
-        assert_eq!(block.edges.by_source.host(), Some(&Transposed::of(&host())));
+        assert_eq!(block.edges.by_source.host(), Some(&TransposedBlock::of(&host())));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use burn::tensor::{Int, Tensor};
 #[cfg(feature = "cube")]
 use burn_cubecl::CubeBackend;
-use kiln_graph::Transposed;
+use kiln_graph::TransposedBlock;
 
 #[cfg(feature = "cube")]
 use crate::cube::by_source::Transposed as DeviceTransposed;
@@ -13,14 +13,14 @@ use crate::cube::by_source::Transposed as DeviceTransposed;
 /// device share it, so that its edges are listed and copied once.
 #[derive(Debug, Default)]
 pub(crate) struct BySource {
-    host: OnceLock<Transposed>,
+    host: OnceLock<TransposedBlock>,
     #[cfg(feature = "cube")]
     device: OnceLock<DeviceTransposed>,
 }
 
 impl BySource {
     /// With what a block carries.
-    pub(crate) fn of(carried: Option<Transposed>) -> Self {
+    pub(crate) fn of(carried: Option<TransposedBlock>) -> Self {
         Self {
             host: carried.map_or_else(OnceLock::new, OnceLock::from),
             #[cfg(feature = "cube")]
@@ -30,7 +30,7 @@ impl BySource {
 
     /// Bytes of the lists that have been made.
     pub(crate) fn n_bytes(&self) -> usize {
-        let on_host = self.host.get().map_or(0, Transposed::n_bytes);
+        let on_host = self.host.get().map_or(0, TransposedBlock::n_bytes);
         #[cfg(feature = "cube")]
         let on_device = self.device.get().map_or(0, DeviceTransposed::n_bytes);
         #[cfg(not(feature = "cube"))]
@@ -40,12 +40,12 @@ impl BySource {
 
     /// The list on the host, if it has been made.
     #[cfg(any(test, feature = "cube"))]
-    pub(crate) fn host(&self) -> Option<&Transposed> {
+    pub(crate) fn host(&self) -> Option<&TransposedBlock> {
         self.host.get()
     }
 
     /// The list on the host, made if it is not there.
-    pub(crate) fn host_or(&self, list: impl FnOnce() -> Transposed) -> &Transposed {
+    pub(crate) fn host_or(&self, list: impl FnOnce() -> TransposedBlock) -> &TransposedBlock {
         self.host.get_or_init(list)
     }
 
@@ -53,7 +53,7 @@ impl BySource {
     #[cfg(feature = "cube")]
     pub(crate) fn device_or(
         &self,
-        list: impl FnOnce(Option<&Transposed>) -> DeviceTransposed,
+        list: impl FnOnce(Option<&TransposedBlock>) -> DeviceTransposed,
     ) -> &DeviceTransposed {
         self.device.get_or_init(|| list(self.host()))
     }

@@ -1,6 +1,6 @@
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor};
-use kiln_graph::{Block, LocalId, NodeId, Transposed};
+use kiln_graph::{Block, LocalId, NodeId, TransposedBlock};
 
 use crate::device::block::{Adjacency, DeviceBlock, DeviceEdges, check_limit, upload};
 
@@ -55,10 +55,10 @@ impl DeviceSegments {
 }
 
 /// The segments by row: every gradient asks for it, and it takes no sorting.
-fn by_row(offsets: &[u32]) -> Transposed {
+fn by_row(offsets: &[u32]) -> TransposedBlock {
     let n_rows = offsets[offsets.len() - 1];
     let rows: Vec<LocalId> = (0..n_rows).map(LocalId).collect();
-    Transposed::of_edges(offsets, &rows, rows.len())
+    TransposedBlock::of_edges(offsets, &rows, rows.len())
 }
 
 /// Numbers of rows, on a device: which rows of a matrix are gathered.

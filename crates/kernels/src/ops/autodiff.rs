@@ -242,7 +242,7 @@ impl<B: BlockAdjoints> Backward<B, 1> for ReluDropout {
 #[cfg(test)]
 mod tests {
     use burn::tensor::{Device, Tensor};
-    use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
+    use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 
     use crate::device::block::DeviceBlock;
     use crate::ops::{self, Reduction};
@@ -267,6 +267,10 @@ mod tests {
         assert_eq!(block.adjacency().by_source.host(), None, "the rows have no gradient");
         let clone = block.clone();
         let _ = ops::aggregate(&clone, x.require_grad(), Reduction::Mean).sum().backward();
-        assert_eq!(block.adjacency().by_source.host(), Some(&Transposed::of(&host())), "clones share it");
+        assert_eq!(
+            block.adjacency().by_source.host(),
+            Some(&TransposedBlock::of(&host())),
+            "clones share it"
+        );
     }
 }

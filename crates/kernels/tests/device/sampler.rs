@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, Transposed};
+use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, TransposedBlock};
 use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
 use kiln_kernels::{DeviceGraph, DeviceSampled, DeviceSampler, is_processor};
 use kiln_sample::{
@@ -163,7 +163,7 @@ fn edges_are_listed_by_source_alike() {
             let (seeds, key) = (nodes(0..n_seeds), RngKey::new(2));
             let got = on_device(&graph, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key);
             let expected = on_host(&graph, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key);
-            let expected = Transposed::of(&expected.blocks[0]);
+            let expected = TransposedBlock::of(&expected.blocks[0]);
             let expected = [expected.indptr(), expected.dsts(), expected.edges()];
             assert_eq!(read_by_source(&got.blocks[0]), expected, "{n_seeds} seeds, {fanout:?}");
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{Buf, Csc, CscBuilder, EdgeId, LocalId, Mapping, NodeId, Transposed};
+use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, MappedFile, NodeId, SharedArray, TransposedBlock};
 use kiln_loader::{
     Fetch, FetchError, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass,
     SeedBatch, StageTimes,
@@ -76,7 +76,7 @@ fn a_batch_for_training_is_the_same_with_its_block_transposed() {
     let training = take_in(Pass::Train { epoch: 0 }, &fetch, &[3, 1, 0]).unwrap();
     assert_eq!((&training.block, training.x.n_bytes()), (&plain.block, plain.x.n_bytes()));
     assert_eq!(plain.block.transposed(), None);
-    assert_eq!(training.block.transposed(), Some(&Transposed::of(&plain.block)));
+    assert_eq!(training.block.transposed(), Some(&TransposedBlock::of(&plain.block)));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn damaged_offsets_are_errors_of_the_graphs_that_they_belong_to() {
         (vec![0, 1, 9, 4, 4, 4, 5, 7, 8], "the edges of node 1 would be 1 to 9 of 8"),
         (vec![0, 1, 3, 9, 4, 4, 5, 7, 8], "the edges of node 2 would be 3 to 9 of 8"),
     ] {
-        let damaged = Csc::new(Buf::from(indptr), graph().indices().to_vec().into()).unwrap();
+        let damaged = Csc::new(SharedArray::from(indptr), graph().indices().to_vec().into()).unwrap();
         let damaged = fetch(damaged, &OFFSETS, &CLASSES);
         let error = take(&damaged, &[0]).unwrap_err();
         assert!(matches!(error, FetchError::Sample(kiln_sample::Error::BadEdgeRange { .. })), "{error}");
@@ -192,7 +192,7 @@ fn a_graph_without_nodes_has_no_edges_whatever_its_neighbours_say() {
     // Graph 1 stands at node 3, whose edges would start anywhere.
     for start in [9, 2, u64::MAX] {
         let indptr = vec![0, 1, 3, start, 4, 4, 5, 7, 8];
-        let damaged = Csc::new(Buf::from(indptr), graph().indices().to_vec().into()).unwrap();
+        let damaged = Csc::new(SharedArray::from(indptr), graph().indices().to_vec().into()).unwrap();
         let damaged = fetch(damaged, &OFFSETS, &CLASSES);
         let batch = take(&damaged, &[1, 3, 1]).unwrap();
         assert_eq!(batch.node_offsets, [0, 0, 3, 3]);
@@ -208,7 +208,7 @@ fn damage_in_a_mapped_file_names_the_file() {
     let path = folder.path().join("indices");
     let indices = [1, 0, 2, 1, 7, 5, 4_000_000_000_u32, 6];
     fs::write(&path, indices.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()).unwrap();
-    let mapped = Mapping::open(&path).unwrap().slice(0..32).unwrap();
+    let mapped = MappedFile::open(&path).unwrap().slice(0..32).unwrap();
     let damaged = Csc::new(graph().indptr().to_vec().into(), mapped).unwrap();
     let error = take(&fetch(damaged, &OFFSETS, &CLASSES), &[0, 3]).unwrap_err().to_string();
     let expected = format!("{}: edge 6 comes from node 4000000000, but ends in graph 3", path.display());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{Dense, FeatureSource, Labels};
-use kiln_graph::{Block, Csc, CscBuilder, NodeId, Transposed};
+use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
 use kiln_loader::{
     Error, Fetch, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch,
     Pass, SeedBatch, Shard, StageTimes,
@@ -114,7 +114,7 @@ fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() 
     assert_eq!(training.blocks, plain.blocks);
     assert!(plain.blocks.iter().all(|block| block.transposed().is_none()));
     assert_eq!(training.blocks[0].transposed(), None);
-    let transposed = Transposed::of(&plain.blocks[1]);
+    let transposed = TransposedBlock::of(&plain.blocks[1]);
     assert_eq!(training.blocks[1].transposed(), Some(&transposed));
     assert_eq!(training.n_bytes(), plain.n_bytes() + transposed.n_bytes());
 }

@@ -47,7 +47,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureSource>) -> Dataset 
     let dsts: Vec<u32> = (0..n_edges).map(|edge| hub(edge + n_edges)).collect();
     let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
     let classes: Vec<i32> = (0..n_nodes as u64).map(|node| (wild(node) % 4) as i32).collect();
-    let split = |rest: u64| -> kiln_graph::Buf<NodeId> {
+    let split = |rest: u64| -> kiln_graph::SharedArray<NodeId> {
         let nodes = (0..n_nodes as u64).filter(|node| wild(*node) % 3 == rest);
         nodes.map(|node| NodeId(node as u32)).collect()
     };

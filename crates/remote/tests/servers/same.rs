@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::{bf16, f16};
 use kiln_feature::{Dense, FeatureSource, RowBuf, Rows, Sparse};
-use kiln_graph::{Buf, NodeId};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{RemoteFeatures, RemoteSampler, Rules};
 use kiln_sample::{
@@ -262,7 +262,8 @@ fn rows_are_those_of_the_whole_set() {
         let indptr: Vec<u64> = (0..=N_NODES as u64).collect();
         let columns: Vec<u32> = (0..N_NODES as u32).map(|row| row % 5).collect();
         let values: Vec<f32> = (0..N_NODES).map(|row| row as f32).collect();
-        Sparse::new(Buf::from(indptr), Buf::from(columns), Buf::from(values), 5).unwrap()
+        Sparse::new(SharedArray::from(indptr), SharedArray::from(columns), SharedArray::from(values), 5)
+            .unwrap()
     };
     let halves: Vec<f16> = (0..2 * N_NODES).map(|at| f16::from_f32(at as f32)).collect();
     let upper: Vec<bf16> = (0..2 * N_NODES).map(|at| bf16::from_f32(at as f32)).collect();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{Block, Csc, CscBuilder, EdgeId, Mapping, NodeId, gcn_norm};
+use kiln_graph::{Block, Csc, CscBuilder, EdgeId, MappedFile, NodeId, gcn_norm};
 use kiln_sample::{
     Domain, EdgeWeights, Error, Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, PickRule,
     Picks, RngKey, Rule, SamplerConfig, Scratch, Seeds,
@@ -255,7 +255,7 @@ proptest! {
 fn mapped(folder: &std::path::Path, indptr: &[u64], indices: &[u32]) -> Arc<Csc> {
     let write = |name: &str, bytes: Vec<u8>| {
         std::fs::write(folder.join(name), &bytes).unwrap();
-        (Mapping::open(folder.join(name)).unwrap(), 0..bytes.len())
+        (MappedFile::open(folder.join(name)).unwrap(), 0..bytes.len())
     };
     let (starts, bytes) = write("indptr.bin", indptr.iter().flat_map(|start| start.to_le_bytes()).collect());
     let indptr = starts.slice(bytes).unwrap();

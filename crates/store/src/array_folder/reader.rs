@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
-use kiln_graph::Buf;
+use kiln_graph::SharedArray;
 
 use super::Entries;
 use super::manifest::bad_entry;
@@ -52,7 +52,7 @@ impl ArrayFolder {
     /// # Panics
     /// When the manifest has no entry of this name, or its elements have not the bytes of a `T`: the form asked
     /// for both.
-    pub fn values<T: Pod>(&self, name: &str) -> Result<Buf<T>> {
+    pub fn values<T: Pod>(&self, name: &str) -> Result<SharedArray<T>> {
         self.arrays[name].elements()
     }
 
@@ -60,7 +60,7 @@ impl ArrayFolder {
     ///
     /// # Errors
     /// As [`ArrayFolder::values`].
-    pub fn optional<T: Pod>(&self, name: &str) -> Result<Option<Buf<T>>> {
+    pub fn optional<T: Pod>(&self, name: &str) -> Result<Option<SharedArray<T>>> {
         self.arrays.contains_key(name).then(|| self.values(name)).transpose()
     }
 

@@ -85,7 +85,7 @@ impl Iterator for Ranges<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_graph::Buf;
+    use kiln_graph::SharedArray;
 
     /// In-degrees 2, 0, 1, 5, 0, 0 over six nodes.
     fn graph() -> Csc {
@@ -121,7 +121,7 @@ mod tests {
     /// machine of ours holds it whole.
     #[test]
     fn a_node_of_too_many_edges_is_an_error() {
-        let indptr: Buf<u64> = vec![0, 1, 1 << 31, 3].into();
+        let indptr: SharedArray<u64> = vec![0, 1, 1 << 31, 3].into();
         let graph = Csc::new(indptr, vec![NodeId(0); 3].into()).expect("the ends fit");
         let cost = RangeCost::new(4, 4, RowType::F32, false);
         let ranges: Vec<_> = Ranges::new(&graph, cost, u64::MAX).collect();

@@ -3,7 +3,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use kiln_feature::{Dense, Rows};
-use kiln_graph::Mapping;
+use kiln_graph::MappedFile;
 
 use crate::error::{Error, Result};
 
@@ -89,11 +89,11 @@ impl SpillFile {
     }
 
     /// Maps what was written; the bytes on disk go with the mapping.
-    fn into_mapping(self) -> Result<Mapping> {
+    fn into_mapping(self) -> Result<MappedFile> {
         let Self { writer, path } = self;
         let file = writer.into_inner();
         let file = file.map_err(|error| Error::Io { path: path.clone(), source: error.into_error() })?;
-        Ok(Mapping::of_file(&file, path)?)
+        Ok(MappedFile::of_file(&file, path)?)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use kiln_data::{Dataset, Names, Split};
 use kiln_feature::{Dense, FeatureSource, Labels, Rows, Sparse};
-use kiln_graph::{Buf, Csc, CscBuilder, NodeId};
+use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Method, Origin, PartitionBook, Written, part_folder, write_parts};
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
@@ -51,7 +51,8 @@ fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureSource> {
         Stored::BF16 => dense(Rows::BF16(rows().map(bf16::from_f32).collect())),
         // The row of node 0 has no values.
         Stored::Sparse => {
-            let indptr: Buf<u64> = (0..=n_nodes as u64).map(|node| 2 * node.saturating_sub(1)).collect();
+            let indptr: SharedArray<u64> =
+                (0..=n_nodes as u64).map(|node| 2 * node.saturating_sub(1)).collect();
             let n_values = *indptr.last().unwrap() as usize;
             let columns = (0..n_values as u32).map(|value| value % 2).collect();
             Arc::new(Sparse::new(indptr, columns, rows().skip(2).take(n_values).collect(), 2).unwrap())

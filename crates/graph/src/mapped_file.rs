@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytemuck::Pod;
 use memmap2::Mmap;
 
-use crate::{Buf, Error, Result};
+use crate::{Error, Result, SharedArray};
 
 /// A whole file, mapped read-only; cloning shares the mapping.
 ///
@@ -21,11 +21,11 @@ use crate::{Buf, Error, Result};
 /// file that is in use; [`check_mapped_files`] notices it. To read a part that was cut off is a `SIGBUS`:
 /// [`handle_bus_errors`](crate::handle_bus_errors).
 #[derive(Debug, Clone)]
-pub struct Mapping(Arc<MappedFile>);
+pub struct MappedFile(Arc<MappedRegion>);
 
-/// A mapping with what its file was at first. It is in [`MAPPED`] for as long as it lives.
+/// A mapping with the state of its file when it was mapped. It is in [`MAPPED`] for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct MappedFile {
+pub(crate) struct MappedRegion {
     map: Mmap,
     path: PathBuf,
     inode: [u64; 2],
@@ -56,10 +56,10 @@ static MAPPED: Mutex<BTreeMap<usize, Entry>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 struct Entry {
     n_bytes: usize,
-    file: Weak<MappedFile>,
+    file: Weak<MappedRegion>,
 }
 
-/// Opens a file for reading, as [`Mapping::open`] does. What is no regular file is refused before it is opened:
+/// Opens a file for reading, as [`MappedFile::open`] does. What is no regular file is refused before it is opened:
 /// opening a pipe would wait for somebody to write to it.
 ///
 /// # Errors
@@ -84,7 +84,8 @@ pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
 /// whose path cannot be looked up.
 pub fn check_mapped_files() -> Result<Vec<PathBuf>> {
     // No file is dropped under the lock, which the drop takes, too.
-    let mut files: Vec<Arc<MappedFile>> = lock().values().filter_map(|entry| entry.file.upgrade()).collect();
+    let mut files: Vec<Arc<MappedRegion>> =
+        lock().values().filter_map(|entry| entry.file.upgrade()).collect();
     files.retain(|file| file.is_named);
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let mut replaced = Vec::new();
@@ -97,7 +98,7 @@ pub fn check_mapped_files() -> Result<Vec<PathBuf>> {
     Ok(replaced)
 }
 
-impl Mapping {
+impl MappedFile {
     /// Maps a file, in constant time.
     ///
     /// # Errors
@@ -118,7 +119,7 @@ impl Mapping {
         let io = |source| Error::Io { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(io)?;
         // SAFETY: the mapping is read-only and private to this process's address space; that nobody
-        // changes the file underneath it is the documented condition of `Mapping`.
+        // changes the file underneath it is the documented condition of `MappedFile`.
         let map = unsafe { Mmap::map(file) }.map_err(io)?;
         let inode = inode(&metadata);
         let is_named = fs::metadata(path).is_ok_and(|found| self::inode(&found) == inode);
@@ -128,7 +129,7 @@ impl Mapping {
              a file that is in use, and start again (from the last checkpoint)\n",
             path.display()
         );
-        let file = Arc::new(MappedFile { map, path: path.to_owned(), inode, version, is_named, bus_error });
+        let file = Arc::new(MappedRegion { map, path: path.to_owned(), inode, version, is_named, bus_error });
         let entry = Entry { n_bytes: file.map.len(), file: Arc::downgrade(&file) };
         lock().insert(file.address(), entry);
         Ok(Self(file))
@@ -149,7 +150,7 @@ impl Mapping {
     /// # Errors
     /// [`Error::BadRange`] when the range leaves the file, is not a whole number of elements, or is not
     /// aligned for `T`.
-    pub fn slice<T: Pod>(&self, bytes: Range<usize>) -> Result<Buf<T>> {
+    pub fn slice<T: Pod>(&self, bytes: Range<usize>) -> Result<SharedArray<T>> {
         let bad = |reason| Error::BadRange {
             path: self.path().to_owned(),
             start: bytes.start as u64,
@@ -163,11 +164,11 @@ impl Mapping {
             return Err(bad("the range is not a whole number of elements"));
         }
         bytemuck::try_cast_slice::<u8, T>(raw).map_err(|_| bad("the range is not aligned"))?;
-        Ok(Buf::of_mapping(self.clone(), bytes))
+        Ok(SharedArray::of_mapping(self.clone(), bytes))
     }
 }
 
-impl MappedFile {
+impl MappedRegion {
     fn address(&self) -> usize {
         self.map.as_ptr() as usize
     }
@@ -197,7 +198,7 @@ impl MappedFile {
     }
 }
 
-impl Drop for MappedFile {
+impl Drop for MappedRegion {
     /// The entry goes before the mapping does, so that no other mapping has the address by then.
     fn drop(&mut self) {
         lock().remove(&self.address());
@@ -224,7 +225,7 @@ impl std::fmt::Display for FileVersion {
 
 /// The mapped file that has this address. It neither blocks nor takes memory, so that a signal handler may call it.
 #[cfg_attr(not(unix), expect(dead_code, reason = "only unix has the signal"))]
-pub(crate) fn file_at(address: usize) -> Option<Arc<MappedFile>> {
+pub(crate) fn file_at(address: usize) -> Option<Arc<MappedRegion>> {
     /// Far more often than a look-up or a change of the map takes; then the file is not known.
     const TRIES: usize = 100_000;
     for _ in 0..TRIES {

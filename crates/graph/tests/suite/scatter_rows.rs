@@ -1,14 +1,14 @@
 //! Rows of a graph that become those of some nodes of a larger one.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use kiln_graph::{Buf, Csc, CscBuilder, EdgeId, Error, NodeId};
+use kiln_graph::{Csc, CscBuilder, EdgeId, Error, NodeId, SharedArray};
 
 fn three_rows() -> Csc {
     let graph = CscBuilder::new(3).weights(&[0.5, 1.5, 2.5, 3.5]);
     graph.build(&[1, 2, 0, 1], &[0, 0, 2, 2]).unwrap()
 }
 
-fn nodes(ids: &[u32]) -> Buf<NodeId> {
+fn nodes(ids: &[u32]) -> SharedArray<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
@@ -17,7 +17,7 @@ fn rows_become_those_of_their_nodes_and_edges_stay() {
     let graph = three_rows();
     for (of_rows, n_nodes) in [(&[1, 4, 6][..], 9), (&[0, 1, 2], 3), (&[6, 7, 8], 9)] {
         let of_rows = nodes(of_rows);
-        let spread = graph.spread(&of_rows, n_nodes).unwrap();
+        let spread = graph.scatter_rows(&of_rows, n_nodes).unwrap();
         spread.validate().unwrap();
         assert_eq!((spread.n_nodes(), spread.n_edges()), (n_nodes, 4));
         assert_eq!(spread.weights(), graph.weights());
@@ -31,20 +31,20 @@ fn rows_become_those_of_their_nodes_and_edges_stay() {
         }
     }
     assert_eq!(graph.first_edge(NodeId(2)), EdgeId(2));
-    let none = Csc::new(vec![0].into(), Buf::default()).unwrap();
-    assert_eq!(none.spread(&nodes(&[]), 3).unwrap().indptr(), [0, 0, 0, 0]);
+    let none = Csc::new(vec![0].into(), SharedArray::default()).unwrap();
+    assert_eq!(none.scatter_rows(&nodes(&[]), 3).unwrap().indptr(), [0, 0, 0, 0]);
 }
 
 #[test]
 fn nodes_that_rows_cannot_be_of_are_refused() {
     let graph = three_rows();
     for (of_rows, bad_row) in [(&[1, 1, 2][..], 1), (&[2, 1, 4], 1), (&[0, 1, 9], 2)] {
-        let error = graph.spread(&nodes(of_rows), 9).unwrap_err();
+        let error = graph.scatter_rows(&nodes(of_rows), 9).unwrap_err();
         assert!(matches!(error, Error::BadRow { row, .. } if row == bad_row), "{error}");
     }
-    let error = graph.spread(&nodes(&[0, 1]), 9).unwrap_err();
+    let error = graph.scatter_rows(&nodes(&[0, 1]), 9).unwrap_err();
     assert!(matches!(error, Error::LengthMismatch { expected: 3, got: 2, .. }), "{error}");
     let falls = Csc::new(vec![0, 2, 1, 3].into(), nodes(&[0, 1, 2])).unwrap();
-    let error = falls.spread(&nodes(&[1, 2, 3]), 4).unwrap_err();
+    let error = falls.scatter_rows(&nodes(&[1, 2, 3]), 4).unwrap_err();
     assert!(matches!(error, Error::IndptrNotMonotone { node: 1, before: 2, after: 1 }), "{error}");
 }

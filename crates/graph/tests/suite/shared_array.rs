@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use kiln_graph::{Buf, Csc, Error, Mapping, NodeId};
+use kiln_graph::{Csc, Error, MappedFile, NodeId, SharedArray};
 
 fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -20,7 +20,7 @@ fn a_mapped_graph_is_an_owned_graph() {
     let mut bytes = bytemuck::cast_slice::<u64, u8>(&indptr).to_vec();
     bytes.extend_from_slice(bytemuck::cast_slice(&indices));
     let file = file(&bytes);
-    let mapping = Mapping::open(file.path()).unwrap();
+    let mapping = MappedFile::open(file.path()).unwrap();
     let graph = Csc::new(mapping.slice(0..24).unwrap(), mapping.slice(24..36).unwrap()).unwrap();
     assert_eq!(graph.in_neighbors(NodeId(1)), [NodeId(0), NodeId(1)]);
     assert_eq!(graph.owned_bytes(), 0);
@@ -30,21 +30,21 @@ fn a_mapped_graph_is_an_owned_graph() {
 #[test]
 fn ranges_that_cannot_be_read_are_refused() {
     let file = file(&[0; 20]);
-    let mapping = Mapping::open(file.path()).unwrap();
-    let reason = |result: Result<Buf<u64>, Error>| match result {
+    let mapping = MappedFile::open(file.path()).unwrap();
+    let reason = |result: Result<SharedArray<u64>, Error>| match result {
         Err(Error::BadRange { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
     assert_eq!(reason(mapping.slice(0..24)), "the range leaves the file");
     assert_eq!(reason(mapping.slice(0..12)), "the range is not a whole number of elements");
     assert_eq!(reason(mapping.slice(4..20)), "the range is not aligned");
-    assert!(matches!(Mapping::open("/no/such/file"), Err(Error::Io { .. })));
+    assert!(matches!(MappedFile::open("/no/such/file"), Err(Error::Io { .. })));
 }
 
 #[test]
 fn an_empty_file_maps_to_nothing() {
     let file = file(&[]);
-    let mapping = Mapping::open(file.path()).unwrap();
+    let mapping = MappedFile::open(file.path()).unwrap();
     assert!(mapping.slice::<u64>(0..0).unwrap().is_empty());
 }
 
@@ -53,7 +53,8 @@ fn a_copy_in_memory_has_the_mapped_elements_and_no_file() {
     // More than one thread's share, and a last share that is not whole.
     let numbers: Vec<u32> = (0..600_001_u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
     let file = file(bytemuck::cast_slice(&numbers));
-    let mapped: Buf<u32> = Mapping::open(file.path()).unwrap().slice(0..4 * numbers.len()).unwrap();
+    let mapped: SharedArray<u32> =
+        MappedFile::open(file.path()).unwrap().slice(0..4 * numbers.len()).unwrap();
     let copy = mapped.in_memory();
     assert_eq!(copy[..], numbers[..]);
     assert_eq!(copy.path(), None);
@@ -70,7 +71,7 @@ fn a_graph_in_memory_is_the_mapped_graph() {
     bytes.extend_from_slice(bytemuck::cast_slice::<f32, u8>(&[0.5, 1.5, 2.5]));
     bytes.extend_from_slice(&[7, 8, 9]);
     let file = file(&bytes);
-    let mapping = Mapping::open(file.path()).unwrap();
+    let mapping = MappedFile::open(file.path()).unwrap();
     let mapped = Csc::new(mapping.slice(0..24).unwrap(), mapping.slice(24..36).unwrap()).unwrap();
     let mapped = mapped.with_weights(mapping.slice(36..48).unwrap()).unwrap();
     let mapped = mapped.with_edge_types(mapping.slice(48..51).unwrap()).unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
-use kiln_graph::{Error, FileVersion, Mapping, check_mapped_files};
+use kiln_graph::{Error, FileVersion, MappedFile, check_mapped_files};
 
 /// A time that no file system rounds away.
 fn touch(path: &Path, seconds: u64) {
@@ -33,10 +33,10 @@ fn changes_in_place_are_errors_and_replaced_files_are_listed() {
         touch(&path(name), 1000);
     }
     // Two mappings of one file are one file.
-    let mappings = ["b", "a", "a"].map(|name| Mapping::open(path(name)).unwrap());
+    let mappings = ["b", "a", "a"].map(|name| MappedFile::open(path(name)).unwrap());
     let unnamed = File::open(path("unnamed")).unwrap();
     fs::remove_file(path("unnamed")).unwrap();
-    let unnamed = Mapping::of_file(&unnamed, path("unnamed")).unwrap();
+    let unnamed = MappedFile::of_file(&unnamed, path("unnamed")).unwrap();
     assert_eq!(replaced_in(folder.path()), [""; 0]);
 
     let changed = || match check_mapped_files() {
@@ -112,7 +112,7 @@ fn reads_a_file_that_loses_its_end() {
         kiln_graph::handle_bus_errors().unwrap();
         kiln_graph::handle_bus_errors().unwrap();
     }
-    let mapping = Mapping::open(&path).unwrap();
+    let mapping = MappedFile::open(&path).unwrap();
     // SAFETY: that the file is truncated is what this process is for: it ends by it.
     let foreign = unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()).unwrap() };
     println!("mapped");

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use crate::{Mapping, NodeId};
+use crate::{MappedFile, NodeId};
 
 /// A read-only array that is either owned or a range of a memory-mapped file; cloning shares it.
 ///
 /// Mapped elements are read as the machine's own byte order, which is little-endian on every platform
 /// that kiln's files are made for.
 #[derive(Debug, Clone)]
-pub struct Buf<T>(Storage<T>);
+pub struct SharedArray<T>(Storage<T>);
 
 #[derive(Debug, Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
     /// The range was checked for bounds, size and alignment when the variant was made.
     Mapped {
-        mapping: Mapping,
+        mapping: MappedFile,
         bytes: Range<usize>,
     },
 }
@@ -35,22 +35,22 @@ pub fn file_prefix(file: Option<&Path>) -> String {
     file.map_or(String::new(), |file| format!("{}: ", file.display()))
 }
 
-impl<T> From<Vec<T>> for Buf<T> {
+impl<T> From<Vec<T>> for SharedArray<T> {
     fn from(owned: Vec<T>) -> Self {
         Self(Storage::Owned(Arc::new(owned)))
     }
 }
 
 /// Plain numbers as ids, without a copy.
-impl From<Vec<u32>> for Buf<NodeId> {
+impl From<Vec<u32>> for SharedArray<NodeId> {
     fn from(ids: Vec<u32>) -> Self {
         bytemuck::cast_vec::<u32, NodeId>(ids).into()
     }
 }
 
-impl<T: Pod> Buf<T> {
+impl<T: Pod> SharedArray<T> {
     /// The range of a mapped file, which was checked for bounds, size and alignment.
-    pub(crate) fn of_mapping(mapping: Mapping, bytes: Range<usize>) -> Self {
+    pub(crate) fn of_mapping(mapping: MappedFile, bytes: Range<usize>) -> Self {
         Self(Storage::Mapped { mapping, bytes })
     }
 
@@ -63,9 +63,9 @@ impl<T: Pod> Buf<T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Buf<T> {
+impl<T: Pod + Send + Sync> SharedArray<T> {
     /// The same array in this process's own memory: a mapped one is read once and copied, an owned one is
-    /// shared. It costs the array's bytes, and no file is reached any more: [`Buf::path`] is `None`.
+    /// shared. It costs the array's bytes, and no file is reached any more: [`SharedArray::path`] is `None`.
     ///
     /// Mapped files lie in pages of 4 KiB. A program whose allocator gives large buffers in huge pages
     /// (`kiln_mem::HugePageAllocator`) reads a copy at random places with fewer address translations.
@@ -93,19 +93,19 @@ fn copied<T: Pod + Send + Sync>(values: &[T]) -> Vec<T> {
     copy
 }
 
-impl<T> Default for Buf<T> {
+impl<T> Default for SharedArray<T> {
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
-impl<T: Pod> FromIterator<T> for Buf<T> {
+impl<T: Pod> FromIterator<T> for SharedArray<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         values.into_iter().collect::<Vec<T>>().into()
     }
 }
 
-impl<'a, T: Pod> IntoIterator for &'a Buf<T> {
+impl<'a, T: Pod> IntoIterator for &'a SharedArray<T> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
 
@@ -114,16 +114,16 @@ impl<'a, T: Pod> IntoIterator for &'a Buf<T> {
     }
 }
 
-impl<T: Pod + PartialEq> PartialEq for Buf<T> {
+impl<T: Pod + PartialEq> PartialEq for SharedArray<T> {
     /// Whether the elements are equal, wherever they are kept.
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Pod + Eq> Eq for Buf<T> {}
+impl<T: Pod + Eq> Eq for SharedArray<T> {}
 
-impl<T> Buf<T> {
+impl<T> SharedArray<T> {
     /// The file that this array is a range of; `None` when it is owned.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
@@ -133,7 +133,7 @@ impl<T> Buf<T> {
     }
 }
 
-impl<T: Pod> Deref for Buf<T> {
+impl<T: Pod> Deref for SharedArray<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {

@@ -1,6 +1,6 @@
 //! Edges by source: exact arrays, agreement with a sort, blocks that carry them.
 
-use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, Transposed};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 use proptest::prelude::*;
 
 /// A block from each destination's sources in local ids.
@@ -27,7 +27,7 @@ fn six_nodes() -> Block {
 
 /// The edges of all sources in turn, by a look at all edges for each.
 fn check_sorted(block: &Block) {
-    let transposed = Transposed::of(block);
+    let transposed = TransposedBlock::of(block);
     let (mut indptr, mut dsts, mut edges) = (vec![0], vec![], vec![]);
     for src in 0..block.n_src() {
         for (dst, range) in block.indptr().windows(2).enumerate() {
@@ -47,7 +47,7 @@ fn check_sorted(block: &Block) {
 
 #[test]
 fn edges_are_listed_by_source_in_block_order() {
-    let transposed = Transposed::of(&six_nodes());
+    let transposed = TransposedBlock::of(&six_nodes());
     assert_eq!(transposed.indptr(), [0, 1, 3, 4, 5, 6, 8]);
     assert_eq!(transposed.dsts(), [1, 2, 2, 2, 2, 3, 3, 4]);
     assert_eq!(transposed.edges(), [0, 1, 4, 3, 2, 6, 5, 7]);
@@ -78,7 +78,7 @@ fn a_block_carries_its_transposed_block_once_it_was_made() {
     let plain_bytes = block.n_bytes();
     block.transpose();
     block.transpose();
-    let transposed = Transposed::of(&plain);
+    let transposed = TransposedBlock::of(&plain);
     assert_eq!(block.transposed(), Some(&transposed));
     assert_eq!(block.n_bytes(), plain_bytes + 4 * (7 + 8 + 8));
     assert_eq!(block, plain, "a transposed block says nothing new");
@@ -89,5 +89,5 @@ fn a_block_carries_its_transposed_block_once_it_was_made() {
 #[test]
 #[should_panic(expected = "indptr's end and the number of indices differ")]
 fn arrays_that_contradict_each_other_are_refused() {
-    Transposed::of_edges(&[0, 2], &[LocalId(0)], 1);
+    TransposedBlock::of_edges(&[0, 2], &[LocalId(0)], 1);
 }

@@ -21,13 +21,13 @@ const PLACE_AHEAD: usize = 12;
 /// | `dsts` | `u32` | `n_edges` | position of the edge by source; its destination |
 /// | `edges` | `u32` | `n_edges` | the same; its position in the block, ascending for each source |
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transposed {
+pub struct TransposedBlock {
     indptr: Vec<u32>,
     dsts: Vec<u32>,
     edges: Vec<u32>,
 }
 
-impl Transposed {
+impl TransposedBlock {
     /// Sorts a block's edges by source, on the calling thread.
     pub fn of(block: &Block) -> Self {
         Self::of_edges(block.indptr(), block.indices(), block.n_src())
