@@ -8,7 +8,7 @@ use std::time::Instant;
 use kiln_benches::{BATCH_SIZE, Endless, Input, Result, Stage, Work, inputs, n_threads};
 use kiln_graph::Block;
 use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, SeedBatch, StageTimes};
-use kiln_sample::{FrontierSampler, NeighborSampler, Rule, Sampled, Scratch};
+use kiln_sample::{FrontierSampler, NeighborSampler, Rule, SampledBlocks, Scratch};
 
 /// Batches that a bench goes round: their lines together are more than most caches hold.
 const N_BATCHES: usize = 16;
@@ -30,7 +30,7 @@ fn main() -> Result {
         bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, work)?;
         // Whole neighbourhoods are read in order.
         let without_ceiling =
-            |input: &Input, sampled: &[Sampled], threads| work(input, sampled, threads).lines(0, 0);
+            |input: &Input, sampled: &[SampledBlocks], threads| work(input, sampled, threads).lines(0, 0);
         bench(&mut stage, "full-1", &input, &NeighborSampler::full(Arc::clone(graph), 1), without_ceiling)?;
         bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
     }
@@ -43,14 +43,14 @@ fn bench(
     variant: &str,
     input: &Input,
     sampler: &impl FrontierSampler,
-    work: impl Fn(&Input, &[Sampled], usize) -> Work,
+    work: impl Fn(&Input, &[SampledBlocks], usize) -> Work,
 ) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |batch: &SeedBatch| {
         let sampled = sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch);
         sampled.expect("the seeds should be nodes of the graph")
     };
-    let sampled: Vec<Sampled> = batches.iter().map(&mut sample).collect();
+    let sampled: Vec<SampledBlocks> = batches.iter().map(&mut sample).collect();
     let work = work(input, &sampled, 1);
     drop(sampled);
     let mut next = 0;
@@ -81,7 +81,7 @@ fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
 
 /// The mean of these batches. Of an edge, the line of `indices` that its source is read from; of a new node, that of
 /// the table that numbers it; of a destination, those of `indptr` and of where its edges begin.
-fn work(input: &Input, sampled: &[Sampled], threads: usize) -> Work {
+fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
     let lines_of = |block: &Block| block.n_edges() + (block.n_src() - block.n_dst()) + 2 * block.n_dst();
     let mean_of = |count: fn(&Block) -> usize| {
         let all: usize = sampled.iter().flat_map(|batch| &batch.blocks).map(count).sum();
@@ -95,7 +95,7 @@ fn work(input: &Input, sampled: &[Sampled], threads: usize) -> Work {
 struct SampleOnly(NeighborSampler);
 
 impl Fetch for SampleOnly {
-    type Batch = Sampled;
+    type Batch = SampledBlocks;
     type Scratch = Scratch;
 
     fn fetch(
@@ -103,11 +103,11 @@ impl Fetch for SampleOnly {
         batch: SeedBatch,
         scratch: &mut Scratch,
         _: &mut StageTimes,
-    ) -> std::result::Result<Sampled, FetchError> {
+    ) -> std::result::Result<SampledBlocks, FetchError> {
         Ok(self.0.sample_blocks(&batch.seeds, batch.key, scratch)?)
     }
 
-    fn n_bytes(sampled: &Sampled) -> usize {
+    fn n_bytes(sampled: &SampledBlocks) -> usize {
         sampled.blocks.iter().map(Block::n_bytes).sum()
     }
 }

@@ -39,7 +39,7 @@ fn main() -> Result {
 fn sage(stage: &mut Stage, input: &Input) -> Result {
     let sampled = input.sampled(4)?;
     let flop = sampled.iter().map(|batch| train::flop(input, batch)).sum::<u64>() / sampled.len() as u64;
-    let n_seeds = sampled[0].seed_rows.len() as u64;
+    let n_seeds = sampled[0].seed_index.len() as u64;
     drop(sampled);
     let work = Work::new(n_seeds, "seeds", n_threads()).flop(flop);
     let variant = format!("sage-3x256-{}", input.fanouts_name());
@@ -68,7 +68,7 @@ fn steps<T: Task, F: Fetch<Batch = DeviceBatch<T::Input>>>(
 fn gcn(stage: &mut Stage) -> Result {
     let data = fake()?;
     let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
-    let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformWithLoop);
+    let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformKeepSelfLoops);
     let sampler = NeighborSampler::with_config(graph, config.with_weights(EdgeWeights::Unbiased))?;
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let fetch = DeviceBatcher::new(fetch, &Device::flex());

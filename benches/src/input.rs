@@ -6,7 +6,7 @@ use kiln_data::{Dataset, debian_packages, synthetic};
 use kiln_feature::{Dense, FeatureSource, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Sampled, Scratch};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SampledBlocks, Scratch};
 use kiln_store::npy;
 
 use crate::Result;
@@ -164,7 +164,7 @@ impl Input {
     ///
     /// # Errors
     /// When the graph is damaged or there is no training node.
-    pub fn sampled(&self, n: usize) -> Result<Vec<Sampled>> {
+    pub fn sampled(&self, n: usize) -> Result<Vec<SampledBlocks>> {
         let (sampler, mut scratch) = (self.sampler(), Scratch::default());
         let batches = self.batches(n)?;
         Ok(batches

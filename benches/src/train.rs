@@ -6,7 +6,7 @@ use kiln_comm::Solo;
 use kiln_feature::FeatureSource;
 use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{NeighborSampler, Sampled};
+use kiln_sample::{NeighborSampler, SampledBlocks};
 use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
@@ -60,7 +60,7 @@ pub fn trainer(input: &Input, device: &Device) -> Result<Trainer<NodeClassificat
 /// Floating-point operations of the dense products of a step on these blocks, in the cheaper order of projecting
 /// and aggregating: a layer has two products forward, two for its weights' gradients and, but for the first
 /// layer, two for its input's. 18 GFLOP for three layers of 256 on a graph like ogbn-arxiv.
-pub fn flop(input: &Input, sampled: &Sampled) -> u64 {
+pub fn flop(input: &Input, sampled: &SampledBlocks) -> u64 {
     let (d_in, n_classes) = (input.dataset.features.dim(), input.dataset.labels.n_classes());
     let n_layers = sampled.blocks.len();
     let width = |layer: usize| match layer {

@@ -10,7 +10,7 @@ use kiln_data::Dataset;
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, HitRate};
 use kiln_loader::{ItemSampler, Pass};
-use kiln_sample::{FrontierSampler, input_counts};
+use kiln_sample::{FrontierSampler, count_node_accesses};
 
 use crate::run::RunArgs;
 use crate::say;
@@ -148,7 +148,7 @@ impl PlacementArgs {
         let items = ItemSampler::new(&data.split.train[..], run.items_of_all_ranks())?;
         let order = items.epoch(Pass::Train { epoch: 0 });
         let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
-        Ok(input_counts(sampler, graph.n_nodes(), batches)?)
+        Ok(count_node_accesses(sampler, graph.n_nodes(), batches)?)
     }
 }
 

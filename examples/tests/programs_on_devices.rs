@@ -270,7 +270,7 @@ fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     let graph = RemoteGraph::connect(ConnectConfig { own: Some(own.clone()), ..config }).unwrap();
     let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node().unwrap()));
     let fanouts = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(5)];
-    let config = SamplerConfig::new(fanouts).with_rule(Rule::UniformWithLoop);
+    let config = SamplerConfig::new(fanouts).with_rule(Rule::UniformKeepSelfLoops);
     let whole = NeighborSampler::with_config(whole.graph, config.clone()).unwrap();
     let seeds = Seeds::nodes((0..90).map(|seed| NodeId(seed * 5)).collect());
     let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();

@@ -41,7 +41,7 @@ pub use device::features::{DeviceFeatures, HitRate};
 pub use device::graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
 pub use device::read::read_f32;
 pub use sampling::graph::DeviceGraph;
-pub use sampling::sampler::{DeviceSampled, DeviceSampler};
+pub use sampling::sampler::{DeviceSampledBlocks, DeviceSampler};
 
 /// The example of the README, compiled and run as a test.
 #[cfg(doctest)]

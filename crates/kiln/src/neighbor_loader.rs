@@ -94,7 +94,7 @@ impl NeighborLoader {
     }
 
     /// Sets the rule that picks neighbours: a built-in one, or the program's own, such as a closure of the shape of
-    /// [`PickRule::pick`](kiln_sample::PickRule::pick).
+    /// [`SamplingRule::pick`](kiln_sample::SamplingRule::pick).
     pub fn rule(mut self, rule: impl Into<Rule>) -> Self {
         self.sampling.rule = rule.into();
         self.unshared()
@@ -113,7 +113,7 @@ impl NeighborLoader {
     /// [`Error::Graph`] for edge weights that are not finite.
     pub fn gcn_norm(mut self) -> Result<Self> {
         self.graph = Arc::new(gcn_norm(&self.data.graph)?);
-        Ok(self.rule(Rule::UniformWithLoop).edge_weights(EdgeWeights::Unbiased))
+        Ok(self.rule(Rule::UniformKeepSelfLoops).edge_weights(EdgeWeights::Unbiased))
     }
 
     /// Sets where neighbours are sampled and features are gathered. The batches do not depend on it.

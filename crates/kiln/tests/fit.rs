@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use kiln::data::synthetic;
 use kiln::prelude::*;
-use kiln::sample::{Neighbors, NodeKey, Picks};
+use kiln::sample::{Neighbors, NodeKey, Selection};
 use kiln::train::Error as TrainError;
 
 const N_EPOCHS: usize = 3;
@@ -92,7 +92,7 @@ fn refuses_a_gcn_without_edge_weights() {
 }
 
 /// The first neighbours of each node.
-fn first(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Picks) {
+fn first(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection) {
     (0..fanout.min(neighbors.degree() as u32)).for_each(|position| picks.push(position));
 }
 

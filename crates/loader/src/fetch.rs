@@ -75,13 +75,13 @@ pub struct MiniBatch {
     pub blocks: Vec<Block>,
     /// For each seed the destination of the last block, and so the row of the model's output, that
     /// belongs to it: a node that is a seed twice is one destination and two entries here.
-    pub seed_rows: Vec<LocalId>,
+    pub seed_index: Vec<LocalId>,
     /// Features of the input nodes as stored, `[n_src, x_dim]`: those of `blocks[0].srcs()`, or of the
-    /// distinct seeds in the order of `seed_rows` for a model without layers.
+    /// distinct seeds in the order of `seed_index` for a model without layers.
     pub x: RowBuf,
     /// Number of feature columns.
     pub x_dim: usize,
-    /// Each seed's class, aligned with `seeds` and `seed_rows`; never negative.
+    /// Each seed's class, aligned with `seeds` and `seed_index`; never negative.
     pub labels: Vec<i32>,
     /// How long the stages took.
     pub times: StageTimes,
@@ -92,7 +92,7 @@ impl MiniBatch {
     pub fn n_bytes(&self) -> usize {
         self.blocks.iter().map(Block::n_bytes).sum::<usize>()
             + size_of_val(self.seeds.as_nodes())
-            + size_of_val(self.seed_rows.as_slice())
+            + size_of_val(self.seed_index.as_slice())
             + self.x.n_bytes()
             + size_of_val(self.labels.as_slice())
     }
@@ -122,7 +122,7 @@ where
         let mut x = RowBuf::empty(self.features.row_type());
         match sampled.blocks.first() {
             Some(block) => self.features.gather(block.srcs(), &mut x)?,
-            None => self.features.gather(&seeds.distinct(&sampled.seed_rows), &mut x)?,
+            None => self.features.gather(&seeds.distinct(&sampled.seed_index), &mut x)?,
         }
         let mut labels = Vec::new();
         self.labels.gather(seeds.as_nodes(), &mut labels)?;
@@ -133,7 +133,7 @@ where
             key,
             seeds,
             blocks: sampled.blocks,
-            seed_rows: sampled.seed_rows,
+            seed_index: sampled.seed_index,
             x,
             x_dim: self.features.dim(),
             labels,

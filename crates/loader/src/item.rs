@@ -3,13 +3,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_graph::NodeId;
-use kiln_sample::{Domain, RngKey, Seeds};
+use kiln_sample::{KeyDomain, RngKey, Seeds};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::{Error, Result};
 
-/// The value folded in [`Domain::Host`] for the stream that shuffles items.
+/// The value folded in [`KeyDomain::Host`] for the stream that shuffles items.
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// One rank of those that train together.
@@ -103,9 +103,9 @@ impl Pass {
     pub fn key(self, seed: u64) -> RngKey {
         let run = RngKey::new(seed);
         match self {
-            Self::Train { epoch } => run.fold(Domain::Epoch, epoch),
-            Self::Validation => run.fold(Domain::Evaluation, 0),
-            Self::Test => run.fold(Domain::Evaluation, 1),
+            Self::Train { epoch } => run.fold_in(KeyDomain::Epoch, epoch),
+            Self::Validation => run.fold_in(KeyDomain::Evaluation, 0),
+            Self::Test => run.fold_in(KeyDomain::Evaluation, 1),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Pass {
 /// | `set_epoch(e)` | `Pass::Train { epoch: e }`: there is nothing to forget |
 ///
 /// # The order of a shuffled epoch
-/// With `h = RngKey::new(seed).fold(Epoch, epoch).fold(Host, 0)`, the generator is xoshiro256** (Blackman
+/// With `h = RngKey::new(seed).fold_in(Epoch, epoch).fold_in(Host, 0)`, the generator is xoshiro256** (Blackman
 /// and Vigna 2018, "Scrambled linear pseudorandom number generators"), its state filled by four outputs of
 /// SplitMix64 that starts from the 64-bit number `h` (first key word low). For `i` from the last position
 /// down to 1, draw a 64-bit `u`, let `j = (u * (i + 1)) >> 64` in 128-bit arithmetic, and swap the
@@ -213,7 +213,7 @@ impl ItemSampler {
         let key = pass.key(self.config.seed);
         let mut order = Arc::clone(&self.items);
         if self.config.shuffle && matches!(pass, Pass::Train { .. }) {
-            shuffle(Arc::make_mut(&mut order), key.fold(Domain::Host, HOST_ITEM_ORDER));
+            shuffle(Arc::make_mut(&mut order), key.fold_in(KeyDomain::Host, HOST_ITEM_ORDER));
         }
         ItemOrder { sampler: Self { items: order, ..self.clone() }, pass, key }
     }
@@ -267,7 +267,7 @@ impl ItemOrder {
         let batch = |seeds| SeedBatch {
             pass: self.pass,
             step,
-            key: self.key.fold(Domain::Step, step as u64),
+            key: self.key.fold_in(KeyDomain::Step, step as u64),
             seeds: Seeds::nodes(seeds),
         };
         if let Some(Owners(owner)) = &self.sampler.owners {

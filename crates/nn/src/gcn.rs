@@ -1,7 +1,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
-use kiln_sample::{Domain, RngKey};
+use kiln_sample::{KeyDomain, RngKey};
 
 use crate::stack::{Dropout, Widths};
 use crate::{BlockModel, Ctx, GcnConv, GcnConvConfig, LayerWise, ModelConfig, Result};
@@ -53,7 +53,7 @@ impl GcnConfig {
         Self { dropout, ..self }
     }
 
-    /// A model with initial weights from the key; layer `i` takes `key.fold(Domain::Layer, i)`.
+    /// A model with initial weights from the key; layer `i` takes `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
     /// When a width or the number of layers is 0 or absurdly large, or a dropout is not in `[0, 1)`.
@@ -62,7 +62,7 @@ impl GcnConfig {
         let widths = Widths { d_in, hidden, n_classes, n_layers }.of_layers()?;
         let dropout = Dropout::new(input_dropout, dropout)?;
         let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            GcnConvConfig { d_in, d_out }.init(key.fold(Domain::Layer, i as u64), device)
+            GcnConvConfig { d_in, d_out }.init(key.fold_in(KeyDomain::Layer, i as u64), device)
         };
         let layers = widths.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Gcn { layers, dropout })

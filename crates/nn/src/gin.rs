@@ -2,7 +2,7 @@ use burn::module::Module;
 use burn::nn::BatchNorm;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
-use kiln_sample::{Domain, RngKey};
+use kiln_sample::{KeyDomain, RngKey};
 
 use crate::error::{check_dropout, check_size};
 use crate::norm::normalize;
@@ -89,7 +89,7 @@ impl GinConfig {
     }
 
     /// A model with initial weights from the key, uniform as in PyTorch's `Linear`: layer `i` takes
-    /// `key.fold(Domain::Layer, i)`, the linear layers after the readout take `i = n_layers`.
+    /// `key.fold_in(KeyDomain::Layer, i)`, the linear layers after the readout take `i = n_layers`.
     ///
     /// # Errors
     /// When a width or a number of layers is 0 or absurdly large, epsilon is not finite, or the dropout is
@@ -99,7 +99,7 @@ impl GinConfig {
         check_size("n_layers", self.n_layers)?;
         check_size("mlp_layers", self.mlp_layers)?;
         check_dropout("dropout", self.dropout)?;
-        let layer_key = |i: usize| key.fold(Domain::Layer, i as u64);
+        let layer_key = |i: usize| key.fold_in(KeyDomain::Layer, i as u64);
         let layer = |i| self.layer(i, layer_key(i), device);
         let layers = (0..self.n_layers).map(layer).collect::<Result<_>>()?;
         let pooled_widths = match self.jumping {

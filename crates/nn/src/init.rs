@@ -2,7 +2,7 @@
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_sample::{Domain, RngKey};
+use kiln_sample::{KeyDomain, RngKey};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -28,7 +28,7 @@ pub(crate) fn xavier_uniform(
 /// A tensor of numbers that are uniform in `[-bound, bound)`.
 ///
 /// Row by row, each number takes the upper 24 bits of one output of xoshiro256++ seeded (through
-/// SplitMix64) with `key.fold(Domain::Host, parameter)`.
+/// SplitMix64) with `key.fold_in(KeyDomain::Host, parameter)`.
 pub(crate) fn uniform<const D: usize>(
     key: RngKey,
     parameter: u64,
@@ -36,7 +36,7 @@ pub(crate) fn uniform<const D: usize>(
     bound: f64,
     device: &Device,
 ) -> Param<Tensor<D>> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(key.fold(Domain::Host, parameter).to_u64());
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(key.fold_in(KeyDomain::Host, parameter).to_u64());
     let bound = bound as f32;
     let draw = |_| {
         let unit = (rng.next_u64() >> 40) as f32 * (1.0 / 16_777_216.0);

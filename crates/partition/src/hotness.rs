@@ -2,12 +2,12 @@ use std::cmp::Reverse;
 
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
-use kiln_sample::{Domain, Fanout, NeighborSampler, RngKey, Seeds, input_counts};
+use kiln_sample::{Fanout, KeyDomain, NeighborSampler, RngKey, Seeds, count_node_accesses};
 
 use crate::draws::shuffle;
 use crate::{Error, PartitionBook, Result};
 
-/// The value folded in [`Domain::Host`] for the order of training nodes: that of `kiln_loader::ItemSampler`.
+/// The value folded in [`KeyDomain::Host`] for the order of training nodes: that of `kiln_loader::ItemSampler`.
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// Which feature rows of other parts' nodes a part keeps: those that most batches ask for, in an epoch of the part's own
@@ -91,11 +91,11 @@ impl<'a> Presampler<'a> {
 
     /// In how many batches of an epoch each node is an input.
     fn count(&self, mut seeds: Vec<NodeId>, n_nodes: usize) -> Result<Vec<u32>> {
-        let epoch = RngKey::new(self.config.seed).fold(Domain::Epoch, 0);
-        shuffle(&mut seeds, epoch.fold(Domain::Host, HOST_ITEM_ORDER).to_u64());
+        let epoch = RngKey::new(self.config.seed).fold_in(KeyDomain::Epoch, 0);
+        shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, HOST_ITEM_ORDER).to_u64());
         let batches = seeds.chunks(self.config.batch_size).enumerate();
         let keyed = batches
-            .map(|(step, nodes)| (Seeds::nodes(nodes.to_vec()), epoch.fold(Domain::Step, step as u64)));
-        Ok(input_counts(&self.sampler, n_nodes, keyed)?)
+            .map(|(step, nodes)| (Seeds::nodes(nodes.to_vec()), epoch.fold_in(KeyDomain::Step, step as u64)));
+        Ok(count_node_accesses(&self.sampler, n_nodes, keyed)?)
     }
 }

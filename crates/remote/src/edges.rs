@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
-use kiln_sample::{Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edges};
+use kiln_sample::{
+    Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edge_range,
+};
 
 /// All in-edges of some nodes of a graph: those of a part, or lists that were fetched.
 #[derive(Debug, Clone)]
@@ -36,11 +38,11 @@ impl Edges {
     /// The positions of each row's edges, checked: the graph may be a damaged file.
     ///
     /// # Errors
-    /// Those of [`in_edges`].
+    /// Those of [`in_edge_range`].
     pub(crate) fn ranges(&self, rows: &[PartitionRow]) -> kiln_sample::Result<Vec<Range<usize>>> {
         rows.iter()
             .enumerate()
-            .map(|(position, row)| in_edges(&self.graph, row.local_node(), position))
+            .map(|(position, row)| in_edge_range(&self.graph, row.local_node(), position))
             .collect()
     }
 
@@ -48,7 +50,7 @@ impl Edges {
     /// drawn, as by rules that draw without replacement.
     ///
     /// # Errors
-    /// Those of [`in_edges`].
+    /// Those of [`in_edge_range`].
     pub(crate) fn may_give(
         &self,
         rows: &[PartitionRow],
@@ -57,7 +59,7 @@ impl Edges {
         picked: &Frontier,
     ) -> kiln_sample::Result<bool> {
         for (position, (row, bounds)) in rows.iter().zip(picked.indptr.windows(2)).enumerate() {
-            let edges = in_edges(&self.graph, row.local_node(), position)?;
+            let edges = in_edge_range(&self.graph, row.local_node(), position)?;
             let ids = &picked.edge_ids[bounds[0] as usize..bounds[1] as usize];
             let is_whole = match (fanout, rule) {
                 (Fanout::All, _) => ids.len() == edges.len(),

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use kiln_sample::{PickRule, Rule};
+use kiln_sample::{Rule, SamplingRule};
 
 use crate::{Error, Result};
 
@@ -23,7 +23,7 @@ impl Rules {
     ///
     /// # Errors
     /// [`Error::BadRule`] where the name is taken.
-    pub fn register(mut self, name: &str, rule: impl PickRule + 'static) -> Result<Self> {
+    pub fn register(mut self, name: &str, rule: impl SamplingRule + 'static) -> Result<Self> {
         if self.0.contains_key(name) {
             return Err(Error::BadRule {
                 reason: format!("there is a rule `{name}` already: give yours another name"),

@@ -1,15 +1,15 @@
 use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
 use crate::relabel::Relabel;
-use crate::{Error, Frontier, FrontierSampler, HopRequest, Picks, Result, RngKey, Seeds};
+use crate::{Error, Frontier, FrontierSampler, HopRequest, Result, RngKey, Seeds, Selection};
 
-/// The blocks of one batch.
+/// The sampled blocks of one batch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sampled {
+pub struct SampledBlocks {
     /// One block a layer, input layer first: `blocks[i].dsts()` equals `blocks[i + 1].srcs()`.
     pub blocks: Vec<Block>,
     /// For each seed, as given, its row among the last block's destinations.
-    pub seed_rows: Vec<LocalId>,
+    pub seed_index: Vec<LocalId>,
 }
 
 /// Relabels a frontier: destinations first, in the order given, then the other sources by first
@@ -64,7 +64,7 @@ pub fn to_block(
 /// same blocks.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    pub(crate) picks: Picks,
+    pub(crate) picks: Selection,
     frontier: Frontier,
     relabel: Relabel,
 }
@@ -75,15 +75,15 @@ pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
     seeds: &Seeds,
     key: RngKey,
     scratch: &mut Scratch,
-) -> Result<Sampled> {
+) -> Result<SampledBlocks> {
     // Both are taken out of the scratch, so that the sampler may use the rest of it.
     let mut frontier = std::mem::take(&mut scratch.frontier);
     let mut relabel = std::mem::take(&mut scratch.relabel);
     relabel.begin(sampler.n_nodes());
-    let mut seed_rows = Vec::with_capacity(seeds.len());
+    let mut seed_index = Vec::with_capacity(seeds.len());
     for (position, &node) in seeds.as_nodes().iter().enumerate() {
         let row = relabel.local(node);
-        seed_rows.push(row.ok_or(Error::SeedOutOfRange { node, position, n_nodes: sampler.n_nodes() })?);
+        seed_index.push(row.ok_or(Error::SeedOutOfRange { node, position, n_nodes: sampler.n_nodes() })?);
     }
     let fanouts = sampler.fanouts();
     let mut blocks = Vec::with_capacity(fanouts.len());
@@ -106,5 +106,5 @@ pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
     blocks.reverse();
     scratch.frontier = frontier;
     scratch.relabel = relabel;
-    Ok(Sampled { blocks, seed_rows })
+    Ok(SampledBlocks { blocks, seed_index })
 }

@@ -1,4 +1,4 @@
-use crate::{Domain, RngKey, Rule};
+use crate::{KeyDomain, RngKey, Rule};
 
 /// The number of in-neighbours to pick for each destination of one layer. An integer converts into
 /// [`Fanout::UpTo`].
@@ -36,7 +36,7 @@ pub enum EdgeWeights {
     ///
     /// This holds for rules that pick each neighbour with the same probability, as the built-in ones do, and
     /// for fanouts above 0. Self loops that the rule always keeps
-    /// ([`PickRule::keeps_self_loops`](crate::PickRule::keeps_self_loops)) count in neither number, and
+    /// ([`SamplingRule::keeps_self_loops`](crate::SamplingRule::keeps_self_loops)) count in neither number, and
     /// their weights stay as they are. A destination all of whose edges are picked carries exactly the
     /// graph's weights.
     ///
@@ -48,7 +48,7 @@ pub enum EdgeWeights {
     /// };
     /// let star = CscBuilder::new(5).build(&[1, 2, 3, 4], &[0, 0, 0, 0])?;
     /// let graph = Arc::new(gcn_norm(&star)?);
-    /// let config = SamplerConfig::new([2]).with_rule(Rule::UniformWithLoop).with_weights(EdgeWeights::Unbiased);
+    /// let config = SamplerConfig::new([2]).with_rule(Rule::UniformKeepSelfLoops).with_weights(EdgeWeights::Unbiased);
     /// let sampler = NeighborSampler::with_config(graph, config)?;
     /// let seeds = Seeds::nodes(vec![NodeId(0)]);
     /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
@@ -78,7 +78,7 @@ pub struct HopRequest {
 impl HopRequest {
     /// The request of one layer in the step of this key, into which the layer is folded.
     pub fn new(step_key: RngKey, layer: usize, fanout: Fanout, weights: EdgeWeights) -> Self {
-        Self { key: step_key.fold(Domain::Layer, layer as u64), layer, fanout, weights }
+        Self { key: step_key.fold_in(KeyDomain::Layer, layer as u64), layer, fanout, weights }
     }
 }
 

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use kiln_graph::{EdgeId, NodeId};
 
-use crate::{EdgeWeights, Error, Fanout, HopRequest, Result, RngKey, Sampled, Scratch, Seeds, block};
+use crate::{EdgeWeights, Error, Fanout, HopRequest, Result, RngKey, SampledBlocks, Scratch, Seeds, block};
 
 /// The edges picked in one hop, in global ids: for each destination, in the order given, its picked
 /// edges in ascending edge order.
@@ -109,7 +109,7 @@ pub trait FrontierSampler: Send + Sync {
     ///
     /// # Errors
     /// A seed that the graph does not have, and the errors of [`sample_frontier`](Self::sample_frontier).
-    fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<Sampled> {
+    fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<SampledBlocks> {
         block::sample_blocks(self, seeds, key, scratch)
     }
 }

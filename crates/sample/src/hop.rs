@@ -4,7 +4,7 @@ use std::path::Path;
 use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_mem::prefetch;
 
-use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, PickRule, Picks, Result};
+use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, SamplingRule, Selection};
 
 /// Picks one hop's edges, in groups of destinations.
 ///
@@ -32,9 +32,9 @@ const GROUP_EDGES: usize = 1024;
 /// Most edges that room is asked for at once: 200 MB.
 const MOST_RESERVED: usize = 1 << 24;
 
-impl<R: PickRule + ?Sized> HopSampler<'_, R> {
+impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.
-    pub(crate) fn fill(&self, dsts: &[NodeId], picks: &mut Picks, out: &mut Frontier) -> Result<()> {
+    pub(crate) fn fill(&self, dsts: &[NodeId], picks: &mut Selection, out: &mut Frontier) -> Result<()> {
         if self.request.weights != EdgeWeights::None && self.graph.weights().is_none() {
             return Err(Error::NoWeights);
         }
@@ -97,8 +97,8 @@ impl<R: PickRule + ?Sized> HopSampler<'_, R> {
 
     /// Picks one destination's edges, appends their ids, and what their weights are multiplied by.
     #[inline]
-    fn pick(&self, dst: NodeId, position: usize, picks: &mut Picks, out: &mut Frontier) -> Result<()> {
-        let edges = in_edges(self.graph, dst, position)?;
+    fn pick(&self, dst: NodeId, position: usize, picks: &mut Selection, out: &mut Frontier) -> Result<()> {
+        let edges = in_edge_range(self.graph, dst, position)?;
         match self.request.fanout {
             Fanout::All => self.take_all(edges, out),
             Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
@@ -172,7 +172,7 @@ impl<R: PickRule + ?Sized> HopSampler<'_, R> {
 /// # Errors
 /// [`Error::SeedOutOfRange`], [`Error::BadEdgeRange`] and [`Error::DegreeTooLarge`].
 #[inline]
-pub fn in_edges(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
+pub fn in_edge_range(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
     let indptr = graph.indptr();
     if dst.index() >= graph.n_nodes() {
         return Err(Error::SeedOutOfRange { node: dst, position, n_nodes: graph.n_nodes() });

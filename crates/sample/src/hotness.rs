@@ -6,12 +6,12 @@ use crate::{FrontierSampler, Result, RngKey, Scratch, Seeds};
 /// ```
 /// use std::sync::Arc;
 /// use kiln_graph::{CscBuilder, NodeId};
-/// use kiln_sample::{Fanout, NeighborSampler, RngKey, Seeds, input_counts};
+/// use kiln_sample::{Fanout, NeighborSampler, RngKey, Seeds, count_node_accesses};
 /// // 0 -> 1 and 0 -> 2.
 /// let graph = Arc::new(CscBuilder::new(3).build(&[0, 0], &[1, 2])?);
 /// let sampler = NeighborSampler::new(graph, [Fanout::UpTo(5)]);
 /// let batches = [1, 2].map(|seed| (Seeds::nodes(vec![NodeId(seed)]), RngKey::new(0)));
-/// assert_eq!(input_counts(&sampler, 3, batches)?, [2, 1, 1]);
+/// assert_eq!(count_node_accesses(&sampler, 3, batches)?, [2, 1, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -20,7 +20,7 @@ use crate::{FrontierSampler, Result, RngKey, Scratch, Seeds};
 ///
 /// # Panics
 /// When a sampled node is not below `n_nodes`.
-pub fn input_counts(
+pub fn count_node_accesses(
     sampler: &(impl FrontierSampler + ?Sized),
     n_nodes: usize,
     batches: impl IntoIterator<Item = (Seeds, RngKey)>,

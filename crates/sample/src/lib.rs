@@ -30,15 +30,15 @@ mod rule;
 mod seeds;
 mod uniform;
 
-pub use block::{Sampled, Scratch, to_block};
+pub use block::{SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
 pub use error::Error;
 pub use frontier::{Frontier, FrontierSampler};
-pub use hop::in_edges;
-pub use hotness::input_counts;
+pub use hop::in_edge_range;
+pub use hotness::count_node_accesses;
 pub use neighbor::NeighborSampler;
-pub use rng::{Domain, Draws, NodeKey, ROUNDS, RngKey};
-pub use rule::{Neighbors, PickRule, Picks, Rule};
+pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
+pub use rule::{Neighbors, Rule, SamplingRule, Selection};
 pub use seeds::Seeds;
 
 /// The result of this crate's fallible functions.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use kiln_graph::{Csc, NodeId, SharedArray};
 
 use crate::hop::HopSampler;
-use crate::uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
+use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 use crate::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, PickRule, Picks, Result, Rule,
-    SamplerConfig, Scratch,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, Result, Rule, SamplerConfig,
+    SamplingRule, Scratch, Selection,
 };
 
 /// Picks in-neighbours by a rule, uniformly and without replacement by default.
@@ -67,12 +67,12 @@ impl NeighborSampler {
         Self { global_ids: Some(global_ids), ..self }
     }
 
-    fn fill<R: PickRule + ?Sized>(
+    fn fill<R: SamplingRule + ?Sized>(
         &self,
         rule: &R,
         request: HopRequest,
         dsts: &[NodeId],
-        picks: &mut Picks,
+        picks: &mut Selection,
         out: &mut Frontier,
     ) -> Result<()> {
         let global_ids = self.global_ids.as_deref();
@@ -109,7 +109,7 @@ impl FrontierSampler for NeighborSampler {
         match &self.config.rule {
             Rule::Uniform => self.fill(&Uniform, request, dsts, picks, out),
             Rule::UniformWithReplacement => self.fill(&UniformWithReplacement, request, dsts, picks, out),
-            Rule::UniformWithLoop => self.fill(&UniformWithLoop, request, dsts, picks, out),
+            Rule::UniformKeepSelfLoops => self.fill(&UniformKeepSelfLoops, request, dsts, picks, out),
             Rule::Custom { rule, .. } => self.fill(&**rule, request, dsts, picks, out),
         }
     }

@@ -15,10 +15,10 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// The counter word that sets draws apart from folds.
 const DRAW: u32 = 0;
 
-/// What a value folded into a key means. The number is part of the contract: never reuse one.
+/// The meaning of a value that is folded into a key. The number is part of the contract: never reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Domain {
+pub enum KeyDomain {
     /// The epoch of a training run, from 0.
     Epoch = 1,
     /// The step within the epoch, the same on all ranks.
@@ -55,7 +55,7 @@ impl RngKey {
     }
 
     /// The key for one value of a domain; different values and domains give unrelated keys.
-    pub fn fold(self, domain: Domain, value: u64) -> Self {
+    pub fn fold_in(self, domain: KeyDomain, value: u64) -> Self {
         let out = philox([value as u32, (value >> 32) as u32, 0, domain as u32], self.0);
         Self([out[0], out[1]])
     }
@@ -92,13 +92,13 @@ pub struct NodeKey {
 }
 
 impl NodeKey {
-    /// The node's draws, from number 0 on.
+    /// The generator of the node's draws, from number 0 on.
     #[inline]
-    pub fn draws(self) -> Draws {
-        Draws { key: self, group: 0, words: [0; 4], n_left: 0 }
+    pub fn rng(self) -> NodeRng {
+        NodeRng { key: self, group: 0, words: [0; 4], n_left: 0 }
     }
 
-    /// The node's draws from number `16 * batch` on, in order: the same as those of [`draws`](Self::draws).
+    /// The node's draws from number `16 * batch` on, in order: the same as those of [`rng`](Self::rng).
     #[inline(always)]
     pub(crate) fn draw16(self, batch: u32) -> [u32; 16] {
         let words = self.key.draw_groups::<4>(self.node_type, self.node, 4 * batch);
@@ -106,16 +106,16 @@ impl NodeKey {
     }
 }
 
-/// A node's stream of 32-bit draws.
+/// A random number generator of one node: its stream of 32-bit draws.
 #[derive(Debug, Clone)]
-pub struct Draws {
+pub struct NodeRng {
     key: NodeKey,
     group: u32,
     words: [u32; 4],
     n_left: u8,
 }
 
-impl Draws {
+impl NodeRng {
     /// The next draw, uniform over all 32-bit numbers.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
@@ -188,7 +188,7 @@ mod tests {
                     assert_eq!(words.map(|word| word[group]), one, "node {node}, group {group}");
                 }
             }
-            let mut draws = key.node(NodeId(42)).draws();
+            let mut draws = key.node(NodeId(42)).rng();
             for batch in 0..3 {
                 let expected: [u32; 16] = std::array::from_fn(|_| draws.next_u32());
                 assert_eq!(key.node(NodeId(42)).draw16(batch), expected, "batch {batch}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kiln_graph::{EdgeId, NodeId};
 
 use crate::NodeKey;
-use crate::uniform::{Uniform, UniformWithLoop, UniformWithReplacement};
+use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 
 /// What a rule sees of one destination: its in-neighbours in ascending edge order.
 ///
@@ -56,10 +56,10 @@ impl<'a> Neighbors<'a> {
     }
 }
 
-/// Collects the positions that a rule picks, below the destination's degree. Their order does not
+/// The positions that a rule picks, below the destination's degree. Their order does not
 /// matter: they are put in ascending order afterwards. A position may be picked more than once.
 #[derive(Debug, Clone, Default)]
-pub struct Picks {
+pub struct Selection {
     positions: Vec<u32>,
     /// Whether the rule that made all picks says that they ascend, so that nobody has to look.
     ascend: bool,
@@ -67,7 +67,7 @@ pub struct Picks {
     pub(crate) taken: Vec<u64>,
 }
 
-impl Picks {
+impl Selection {
     /// Picks the neighbour at `position`.
     #[inline]
     pub fn push(&mut self, position: u32) {
@@ -151,15 +151,15 @@ fn sort_by_rank<const N: usize>(numbers: &mut [u32]) {
     numbers.copy_from_slice(&sorted[..numbers.len()]);
 }
 
-/// Which of one destination's neighbours to pick. A rule is a pure function of what it is given, so that
+/// A rule that picks some of one destination's neighbours. A rule is a pure function of what it is given, so that
 /// it can run where the neighbours are.
 ///
 /// It is asked only for destinations with more than zero neighbours and a fanout above zero (or any, where
 /// the rule keeps self loops), whatever their number: a rule that wants to keep small neighbourhoods whole
 /// says so itself. Closures of the method's shape are rules.
-pub trait PickRule: Send + Sync {
+pub trait SamplingRule: Send + Sync {
     /// Picks about `fanout` of `neighbors`, drawing from `key` only.
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks);
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection);
 
     /// Whether the rule always picks [`Neighbors::self_loops`], next to what it draws among the others.
     /// [`EdgeWeights::Unbiased`](crate::EdgeWeights::Unbiased) leaves their weights as they are.
@@ -168,17 +168,17 @@ pub trait PickRule: Send + Sync {
     }
 }
 
-impl<F> PickRule for F
+impl<F> SamplingRule for F
 where
-    F: Fn(Neighbors<'_>, NodeKey, u32, &mut Picks) + Send + Sync,
+    F: Fn(Neighbors<'_>, NodeKey, u32, &mut Selection) + Send + Sync,
 {
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
         self(neighbors, key, fanout, picks);
     }
 }
 
 /// The rule of a sampler: a built-in one, which every device and every owner of a partition has, or one of
-/// the user's. A [`PickRule`] converts into a rule without a name.
+/// the user's. A [`SamplingRule`] converts into a rule without a name.
 #[derive(Clone, Default)]
 pub enum Rule {
     /// `min(fanout, degree)` distinct neighbours, each set of that size being equally likely.
@@ -193,22 +193,22 @@ pub enum Rule {
     /// The loop does not count for the fanout and takes no draw. A node without a loop gets exactly the
     /// picks of [`Rule::Uniform`]. Parallel loops are all kept. Neighbours must ascend
     /// ([`Neighbors::self_loops`]).
-    UniformWithLoop,
+    UniformKeepSelfLoops,
     /// A rule of the user's.
     Custom {
         /// The name under which the owners of other partitions know the rule, if they do.
         name: Option<Arc<str>>,
         /// The rule.
-        rule: Arc<dyn PickRule>,
+        rule: Arc<dyn SamplingRule>,
     },
 }
 
 impl Rule {
     /// The built-in rules.
-    pub const BUILT_IN: [Self; 3] = [Self::Uniform, Self::UniformWithReplacement, Self::UniformWithLoop];
+    pub const BUILT_IN: [Self; 3] = [Self::Uniform, Self::UniformWithReplacement, Self::UniformKeepSelfLoops];
 
     /// A rule of the user's that the owners of other partitions know by name.
-    pub fn named(name: &str, rule: impl PickRule + 'static) -> Self {
+    pub fn named(name: &str, rule: impl SamplingRule + 'static) -> Self {
         Self::Custom { name: Some(name.into()), rule: Arc::new(rule) }
     }
 
@@ -217,24 +217,24 @@ impl Rule {
         match self {
             Self::Uniform => Some("uniform"),
             Self::UniformWithReplacement => Some("uniform-with-replacement"),
-            Self::UniformWithLoop => Some("uniform-with-loop"),
+            Self::UniformKeepSelfLoops => Some("uniform-with-loop"),
             Self::Custom { name, .. } => name.as_deref(),
         }
     }
 
     /// Picks about `fanout` of `neighbors`, drawing from `key` only: what a user's rule calls that picks by
     /// another one in some cases.
-    pub fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+    pub fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
         match self {
             Self::Uniform => Uniform.pick(neighbors, key, fanout, picks),
             Self::UniformWithReplacement => UniformWithReplacement.pick(neighbors, key, fanout, picks),
-            Self::UniformWithLoop => UniformWithLoop.pick(neighbors, key, fanout, picks),
+            Self::UniformKeepSelfLoops => UniformKeepSelfLoops.pick(neighbors, key, fanout, picks),
             Self::Custom { rule, .. } => rule.pick(neighbors, key, fanout, picks),
         }
     }
 }
 
-impl<R: PickRule + 'static> From<R> for Rule {
+impl<R: SamplingRule + 'static> From<R> for Rule {
     fn from(rule: R) -> Self {
         Self::Custom { name: None, rule: Arc::new(rule) }
     }

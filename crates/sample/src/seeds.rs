@@ -3,7 +3,7 @@ use kiln_graph::{LocalId, NodeId};
 /// What a batch is computed for: today a list of nodes of one type.
 ///
 /// A node may stand in the list more than once. It then becomes one destination of the last block, in
-/// the place of its first appearance, and `Sampled::seed_rows` says for each entry of the list which
+/// the place of its first appearance, and `SampledBlocks::seed_index` says for each entry of the list which
 /// row of the model's output belongs to it; labels align with the list as given, so that a seed that
 /// stands twice counts twice in the loss.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,7 +23,7 @@ impl Seeds {
     }
 
     /// The nodes without repetitions, in the order of their first appearance, from the row of each entry
-    /// ([`Sampled::seed_rows`](crate::Sampled::seed_rows)).
+    /// ([`SampledBlocks::seed_index`](crate::SampledBlocks::seed_index)).
     pub fn distinct(&self, rows: &[LocalId]) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         for (&node, row) in self.nodes.iter().zip(rows) {

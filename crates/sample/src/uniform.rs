@@ -1,5 +1,5 @@
 use crate::rng::mul_hi;
-use crate::{Neighbors, NodeKey, PickRule, Picks};
+use crate::{Neighbors, NodeKey, SamplingRule, Selection};
 
 /// The picks of [`Rule::Uniform`](crate::Rule::Uniform).
 ///
@@ -7,20 +7,20 @@ use crate::{Neighbors, NodeKey, PickRule, Picks};
 /// draw for each pick, whatever the degree.
 pub(crate) struct Uniform;
 
-impl PickRule for Uniform {
+impl SamplingRule for Uniform {
     #[inline]
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
         pick_uniformly(neighbors.degree() as u32, fanout, key, picks);
     }
 }
 
-/// The picks of [`Rule::UniformWithLoop`](crate::Rule::UniformWithLoop): positions are drawn as if the node
+/// The picks of [`Rule::UniformKeepSelfLoops`](crate::Rule::UniformKeepSelfLoops): positions are drawn as if the node
 /// had no loop, and those from the loop's position on move behind it.
-pub(crate) struct UniformWithLoop;
+pub(crate) struct UniformKeepSelfLoops;
 
-impl PickRule for UniformWithLoop {
+impl SamplingRule for UniformKeepSelfLoops {
     #[inline]
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
         let loops = neighbors.self_loops();
         let (start, n_loops) = (loops.start as u32, loops.len() as u32);
         let n_before = picks.len();
@@ -41,9 +41,9 @@ impl PickRule for UniformWithLoop {
 /// The picks of [`Rule::UniformWithReplacement`](crate::Rule::UniformWithReplacement).
 pub(crate) struct UniformWithReplacement;
 
-impl PickRule for UniformWithReplacement {
+impl SamplingRule for UniformWithReplacement {
     #[inline]
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
         let degree = neighbors.degree() as u32;
         for first in (0..fanout).step_by(BATCH) {
             let drawn = key.draw16(first / BATCH as u32).map(|draw| mul_hi(draw, degree));
@@ -63,7 +63,7 @@ const WORD: u32 = 64;
 
 /// `min(fanout, degree)` distinct positions below `degree`.
 #[inline]
-fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     if degree <= fanout {
         picks.extend_ascending(0..degree);
     } else if !picks.is_empty() && fanout <= LINEAR_SEARCH {
@@ -77,10 +77,10 @@ fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
 }
 
 /// Floyd's picks, plainly: what the others are compared with.
-fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
-    let mut draws = key.draws();
+fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
+    let mut rng = key.rng();
     for last in degree - fanout..degree {
-        let drawn = draws.below(last + 1);
+        let drawn = rng.below(last + 1);
         let pick = if picks.positions().contains(&drawn) { last } else { drawn };
         picks.push(pick);
     }
@@ -90,7 +90,7 @@ fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
 /// [`floyd_with_bits`], which ask for one bit instead of looking through all picks and draw sixteen numbers
 /// side by side, a batch takes 24.7 ms instead of 29.4.
 #[inline]
-fn floyd_in_a_word(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+fn floyd_in_a_word(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     let mut taken = 0_u64;
     for batch in 0..fanout.div_ceil(BATCH as u32) {
         let drawn = Drawn::new(degree, fanout, key, batch);
@@ -108,7 +108,7 @@ fn floyd_in_a_word(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
 
 /// The same picks as [`floyd`], found through a bit for each neighbour.
 #[inline]
-fn floyd_with_bits(degree: u32, fanout: u32, key: NodeKey, picks: &mut Picks) {
+fn floyd_with_bits(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     let mut taken = std::mem::take(&mut picks.taken);
     let n_words = degree.div_ceil(64) as usize;
     if taken.len() < n_words {
@@ -175,13 +175,13 @@ mod tests {
 
     #[test]
     fn all_ways_to_pick_give_floyds_picks() {
-        let mut picks = Picks::default();
+        let mut picks = Selection::default();
         for node in 0..200 {
             let key = RngKey::new(7).node(NodeId(node));
             for (degree, fanout) in
                 [(2, 1), (64, 16), (64, 17), (64, 63), (40 + node % 20, 33), (65, 15), (1000 + node, 60)]
             {
-                let mut plain = Picks::default();
+                let mut plain = Selection::default();
                 floyd(degree, fanout, key, &mut plain);
                 picks.clear();
                 floyd_with_bits(degree, fanout, key, &mut picks);

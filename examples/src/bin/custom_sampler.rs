@@ -12,15 +12,15 @@ use clap::{Parser, ValueEnum};
 use kiln_examples::args::{self, EdgeWeights};
 use kiln_examples::{NodeProgram, Placement, Program, flags, keep, run};
 use kiln_graph::Csc;
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, PickRule, Picks};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, SamplingRule, Selection};
 
 /// Each neighbour with the same probability, none twice: Knuth's algorithm S (The Art of Computer
 /// Programming, volume 2, section 3.4.2).
-fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-    let mut draws = key.draws();
+fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
+    let mut rng = key.rng();
     let (mut wanted, degree) = (fanout, neighbors.degree() as u32);
     for position in 0..degree {
-        if draws.below(degree - position) < wanted {
+        if rng.below(degree - position) < wanted {
             picks.push(position);
             wanted -= 1;
         }
@@ -33,14 +33,14 @@ struct LowDegree {
     graph: Arc<Csc>,
 }
 
-impl PickRule for LowDegree {
-    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
-        let (mut draws, indptr, fanout) = (key.draws(), self.graph.indptr(), fanout as usize);
+impl SamplingRule for LowDegree {
+    fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
+        let (mut rng, indptr, fanout) = (key.rng(), self.graph.indptr(), fanout as usize);
         // The first arrivals so far, in order.
         let mut first: Vec<(f32, u32)> = Vec::with_capacity(fanout.min(neighbors.degree()) + 1);
         for (position, neighbor) in neighbors.ids.iter().enumerate() {
             let degree = (indptr[neighbor.index() + 1] - indptr[neighbor.index()]).max(1);
-            let arrival = -(1.0 - draws.unit_f32()).ln() * degree as f32;
+            let arrival = -(1.0 - rng.unit_f32()).ln() * degree as f32;
             let place = first.partition_point(|(other, _)| *other <= arrival);
             if place < fanout {
                 first.insert(place, (arrival, position as u32));

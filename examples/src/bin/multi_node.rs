@@ -52,7 +52,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let fanouts = args.model.fanouts(&args.fanouts)?;
     let config = args.model.gcn(data.features.dim(), data.labels.n_classes(), fanouts.len());
     let graph = Arc::new(gcn_norm(&data.graph)?);
-    let sampling = SamplerConfig::new(fanouts).with_rule(Rule::UniformWithLoop);
+    let sampling = SamplerConfig::new(fanouts).with_rule(Rule::UniformKeepSelfLoops);
     let sampler = NeighborSampler::with_config(graph, sampling.with_weights(EdgeWeights::Unbiased))?;
     let Args { run, fit, keep, .. } = &args;
     let (settings, data_hash, loss_every) = (&settings, &args.data.hash(&data)?, Some(10));

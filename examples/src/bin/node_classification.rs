@@ -82,7 +82,7 @@ fn main() -> anyhow::Result<ExitCode> {
             let graph = Arc::new(gcn_norm(&graph)?);
             let evaluator = args.eval.evaluator(&data, &graph, EdgeWeights::Used, &ranks)?;
             let sampling = SamplerConfig::new(&fanouts)
-                .with_rule(Rule::UniformWithLoop)
+                .with_rule(Rule::UniformKeepSelfLoops)
                 .with_weights(kiln_sample::EdgeWeights::Unbiased);
             let sampler = NeighborSampler::with_config(graph.clone(), sampling.clone())?;
             let placement = args.placement.place(&args.run, &data, graph, &sampler, |graph| {

@@ -14,7 +14,7 @@ use kiln_graph::NodeId;
 use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
 use kiln_sample::{
-    Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, Scratch, Seeds,
+    Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, RngKey, Scratch, Seeds, Selection,
 };
 
 use crate::Soak;
@@ -33,7 +33,7 @@ pub(crate) fn token() -> Result<Token> {
 
 /// The rules of both sides. A client's own `panics` is never called.
 fn rules() -> Result<Rules> {
-    let rule = |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Picks| panic!("as the soak test wants it");
+    let rule = |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| panic!("as the soak test wants it");
     Ok(Rules::default().register(PANICS, rule)?)
 }
 

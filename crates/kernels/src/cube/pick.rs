@@ -39,7 +39,7 @@ impl How {
             (Fanout::All, _) => Self::All,
             (_, Rule::Uniform) => Self::Uniform,
             (_, Rule::UniformWithReplacement) => Self::WithReplacement,
-            (_, Rule::UniformWithLoop) => Self::WithLoop,
+            (_, Rule::UniformKeepSelfLoops) => Self::WithLoop,
             (_, Rule::Custom { .. }) => unreachable!("a device sampler should have refused a custom rule"),
         }
     }

@@ -70,7 +70,8 @@ impl DeviceFeatures {
 
     /// Brings the hottest rows to a device, as many as `n_bytes` hold, next to 4 bytes a node for where they are.
     /// `hotness` says of each row how often it is asked for: by [`kiln_graph::Csc::out_degrees`], or counted by
-    /// [`kiln_sample::input_counts`]; of equal ones the lower id counts as hotter. Where all rows fit, all are brought.
+    /// [`kiln_sample::count_node_accesses`]; of equal ones the lower id counts as hotter. Where all rows fit, all are
+    /// brought.
     ///
     /// # Errors
     /// [`UploadError::HotnessLength`], and as [`DeviceFeatures::new`].

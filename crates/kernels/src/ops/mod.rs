@@ -26,7 +26,7 @@ pub(crate) mod reference;
 
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Int, Tensor};
-use kiln_sample::{Domain, RngKey};
+use kiln_sample::{KeyDomain, RngKey};
 
 use crate::device::block::{Adjacency, DeviceBlock, upload};
 use crate::device::graphs::{DeviceRows, DeviceSegments};
@@ -161,7 +161,7 @@ pub fn dst_rows(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 /// Inverted dropout: each value becomes 0 with probability `p`, and is divided by `1 - p` otherwise.
 ///
 /// Whether a value stays depends on (`key`, `layer`, its row's node, its column) alone: with the key
-/// `key.fold(Domain::Dropout, layer)`, column `c` of node `v` stays if word `c % 4` of
+/// `key.fold_in(KeyDomain::Dropout, layer)`, column `c` of node `v` stays if word `c % 4` of
 /// `draw4(0, v, c / 4)` is at least `round(p * 2^32)`. So a node that stands in two blocks, or on two
 /// ranks, has one mask. The mask is drawn again for the gradient, not kept.
 ///
@@ -176,7 +176,7 @@ pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, 
     if p == 0.0 {
         return x;
     }
-    let key = key.fold(Domain::Dropout, layer as u64);
+    let key = key.fold_in(KeyDomain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();
     Tensor::from_dispatch(<Dispatch as BlockOps>::dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
 }
@@ -193,7 +193,7 @@ pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, 
 /// As [`dropout`].
 pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
     check_dropout(&x, nodes, p);
-    let key = key.fold(Domain::Dropout, layer as u64);
+    let key = key.fold_in(KeyDomain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();
     Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
 }

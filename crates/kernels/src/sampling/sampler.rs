@@ -6,7 +6,7 @@ use bytemuck::cast_vec;
 use kiln_graph::{LocalId, NodeId};
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey, Rule,
-    Sampled, SamplerConfig, Scratch, Seeds,
+    SampledBlocks, SamplerConfig, Scratch, Seeds,
 };
 
 #[cfg(feature = "cube")]
@@ -57,11 +57,11 @@ pub struct DeviceSampler {
 
 /// The blocks of one batch, on a device.
 #[derive(Debug, Clone)]
-pub struct DeviceSampled {
+pub struct DeviceSampledBlocks {
     /// One block a layer, input layer first.
     pub blocks: Vec<DeviceBlock>,
     /// For each seed, as given, its row among the last block's destinations.
-    pub seed_rows: Vec<LocalId>,
+    pub seed_index: Vec<LocalId>,
     /// Global ids of the nodes whose features the blocks start from, as u32: the first block's sources, or the distinct
     /// seeds where there is no layer.
     pub input_nodes: Tensor<1, Int>,
@@ -105,7 +105,12 @@ impl DeviceSampler {
     ///
     /// # Panics
     /// When the device fails.
-    pub fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampled> {
+    pub fn sample_blocks(
+        &self,
+        seeds: &Seeds,
+        key: RngKey,
+        scratch: &mut Scratch,
+    ) -> Result<DeviceSampledBlocks> {
         #[cfg(feature = "cube")]
         if let Place::Cube(graph) = &self.graph.place {
             return self.on_device(graph, seeds, key);
@@ -114,20 +119,20 @@ impl DeviceSampler {
     }
 
     /// Blocks that are put together by the host.
-    fn through_host(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampled> {
-        let Sampled { blocks, seed_rows } = FrontierSampler::sample_blocks(self, seeds, key, scratch)?;
+    fn through_host(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampledBlocks> {
+        let SampledBlocks { blocks, seed_index } = FrontierSampler::sample_blocks(self, seeds, key, scratch)?;
         let device = &self.graph.device;
         let blocks: Vec<_> = blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
         let input_nodes = match blocks.first() {
             Some(block) => block.src_nodes().clone(),
-            None => upload(cast_vec::<_, u32>(seeds.distinct(&seed_rows)), DType::U32, device),
+            None => upload(cast_vec::<_, u32>(seeds.distinct(&seed_index)), DType::U32, device),
         };
-        Ok(DeviceSampled { blocks, seed_rows, input_nodes })
+        Ok(DeviceSampledBlocks { blocks, seed_index, input_nodes })
     }
 
     #[cfg(feature = "cube")]
-    fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampled> {
-        let (distinct, seed_rows) = number_seeds(seeds, self.graph.n_nodes())?;
+    fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampledBlocks> {
+        let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let SamplerConfig { fanouts, rule, weights } = &self.config;
         let mut blocks = Vec::with_capacity(fanouts.len());
@@ -140,7 +145,7 @@ impl DeviceSampler {
             blocks.push(DeviceBlock::of_tensors(tensors(arrays)));
         }
         blocks.reverse();
-        Ok(DeviceSampled { blocks, seed_rows, input_nodes: int_tensor(nodes) })
+        Ok(DeviceSampledBlocks { blocks, seed_index, input_nodes: int_tensor(nodes) })
     }
 }
 

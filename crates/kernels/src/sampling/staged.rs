@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use kiln_graph::{Csc, EdgeId, NodeId};
-use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule, in_edges};
+use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule, in_edge_range};
 
 use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN, without_edges};
 use crate::cube::launch;
@@ -60,7 +60,7 @@ impl<'a> Staged<'a> {
     /// # Errors
     /// For a destination that the graph does not have, and a damaged graph.
     pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], weights: EdgeWeights) -> kiln_sample::Result<Self> {
-        let edges_of = dsts.iter().enumerate().map(|(position, dst)| in_edges(whole, *dst, position));
+        let edges_of = dsts.iter().enumerate().map(|(position, dst)| in_edge_range(whole, *dst, position));
         let edges_of = edges_of.collect::<kiln_sample::Result<Vec<_>>>()?;
         let n_edges = edges_of.iter().map(ExactSizeIterator::len).sum();
         let mut indptr = Vec::with_capacity(dsts.len() + 1);

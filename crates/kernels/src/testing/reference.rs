@@ -3,7 +3,7 @@
 
 use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
-use kiln_sample::{Domain, RngKey};
+use kiln_sample::{KeyDomain, RngKey};
 
 use crate::device::block::DeviceBlock;
 use crate::device::graphs::DeviceSegments;
@@ -39,14 +39,14 @@ pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
 
 /// The reference of [`crate::ops::relu_dropout`].
 pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
-    let key = key.fold(Domain::Dropout, layer as u64);
+    let key = key.fold_in(KeyDomain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();
     Tensor::from_dispatch(reference::relu_dropout::<Dispatch>(x.into_dispatch(), nodes, key, Keep::new(p)))
 }
 
 /// The reference of [`crate::ops::dropout`].
 pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
-    let key = key.fold(Domain::Dropout, layer as u64);
+    let key = key.fold_in(KeyDomain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();
     Tensor::from_dispatch(reference::dropout::<Dispatch>(x.into_dispatch(), nodes, key, Keep::new(p)))
 }

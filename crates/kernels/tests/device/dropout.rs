@@ -3,7 +3,7 @@
 use burn::tensor::{Int, Tensor, TensorData};
 use kiln_kernels::ops::dropout;
 use kiln_kernels::testing::{Launches, device, launches_of, reference, values};
-use kiln_sample::{Domain, RngKey};
+use kiln_sample::{KeyDomain, RngKey};
 
 fn nodes(ids: &[u32]) -> Tensor<1, Int> {
     let ids = TensorData::new(ids.to_vec(), [ids.len()]);
@@ -20,7 +20,7 @@ fn the_mask_follows_its_definition() {
     let ids = [0, 7, u32::MAX, 1 << 31];
     for (width, p) in [(1, 0.5), (4, 0.25), (7, 0.9), (37, 0.1)] {
         let threshold = (p * 4_294_967_296.0_f64).round() as u64;
-        let key = RngKey::new(42).fold(Domain::Dropout, 2);
+        let key = RngKey::new(42).fold_in(KeyDomain::Dropout, 2);
         let mut expected = Vec::new();
         for node in ids {
             for column in 0..width as u32 {

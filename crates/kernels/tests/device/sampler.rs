@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, TransposedBlock};
 use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
-use kiln_kernels::{DeviceGraph, DeviceSampled, DeviceSampler, is_processor};
+use kiln_kernels::{DeviceGraph, DeviceSampledBlocks, DeviceSampler, is_processor};
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
-    Picks, RngKey, Rule, Sampled, SamplerConfig, Scratch, Seeds,
+    RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 use kiln_testkit::{CooGraph, arb_coo, hub, six_nodes};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn on_host(
     weights: EdgeWeights,
     seeds: &Seeds,
     key: RngKey,
-) -> Sampled {
+) -> SampledBlocks {
     let config = SamplerConfig::new(fanouts.to_vec()).with_rule(rule).with_weights(weights);
     let sampler = NeighborSampler::with_config(Arc::clone(graph), config).unwrap();
     sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
@@ -41,7 +41,7 @@ fn on_device(
     weights: EdgeWeights,
     seeds: &Seeds,
     key: RngKey,
-) -> DeviceSampled {
+) -> DeviceSampledBlocks {
     let graph = DeviceGraph::new(Arc::clone(graph), &device()).unwrap();
     let sampler = sampler(graph, fanouts, rule, weights);
     sampler.sample_blocks(seeds, key, &mut Scratch::default()).unwrap()
@@ -53,17 +53,17 @@ fn sampler(graph: DeviceGraph, fanouts: &[Fanout], rule: Rule, weights: EdgeWeig
 }
 
 /// Equal, up to the last place of weights, which the device divides.
-fn check_same(got: &DeviceSampled, expected: &Sampled) {
+fn check_same(got: &DeviceSampledBlocks, expected: &SampledBlocks) {
     for (layer, (got, expected)) in got.blocks.iter().zip(&expected.blocks).enumerate() {
         let sizes = (got.n_src(), got.n_dst(), got.n_edges());
         assert_eq!(sizes, (expected.n_src(), expected.n_dst(), expected.n_edges()), "layer {layer}");
     }
     let blocks = got.blocks.iter().map(read_block).collect();
-    check_same_blocks(Sampled { blocks, seed_rows: got.seed_rows.clone() }, expected);
+    check_same_blocks(SampledBlocks { blocks, seed_index: got.seed_index.clone() }, expected);
 }
 
-fn check_same_blocks(got: Sampled, expected: &Sampled) {
-    assert_eq!(got.seed_rows, expected.seed_rows);
+fn check_same_blocks(got: SampledBlocks, expected: &SampledBlocks) {
+    assert_eq!(got.seed_index, expected.seed_index);
     assert_eq!(got.blocks.len(), expected.blocks.len());
     for (layer, (got, expected)) in got.blocks.into_iter().zip(&expected.blocks).enumerate() {
         match (got.weights(), expected.weights()) {
@@ -243,7 +243,7 @@ fn neighbours_in_no_order_do_no_harm() {
     for fanout in 0..9 {
         let (seeds, key) = (nodes([2]), RngKey::new(1));
         let fanouts = [Fanout::UpTo(fanout)];
-        let got = on_device(&graph, &fanouts, Rule::UniformWithLoop, EdgeWeights::None, &seeds, key);
+        let got = on_device(&graph, &fanouts, Rule::UniformKeepSelfLoops, EdgeWeights::None, &seeds, key);
         let block = read_block(&got.blocks[0]);
         assert!(block.edge_ids().is_sorted() && block.n_edges() <= 9);
         assert!(
@@ -330,7 +330,7 @@ fn weights_that_a_graph_does_not_have_are_refused() {
 
 #[test]
 fn a_rule_of_ones_own_is_refused_by_devices() {
-    let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| picks.push(0);
+    let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let config = SamplerConfig::new([2]).with_rule(first);
     for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::staged(six_nodes(), &device())] {
         match DeviceSampler::with_config(graph.unwrap(), config.clone()) {
@@ -351,7 +351,7 @@ fn without_layers_the_inputs_are_the_distinct_seeds() {
     let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
     let sampler = DeviceSampler::new(graph, [Fanout::All; 0]);
     let sampled = sampler.sample_blocks(&nodes([4, 2, 4]), RngKey::new(0), &mut Scratch::default()).unwrap();
-    assert_eq!(sampled.seed_rows, [0, 1, 0].map(LocalId));
+    assert_eq!(sampled.seed_index, [0, 1, 0].map(LocalId));
     #[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
     let inputs = sampled.input_nodes.into_data();
     assert_eq!(inputs.try_to_vec::<u32>().unwrap(), [4, 2]);

@@ -57,9 +57,9 @@ fn fanouts() -> Vec<Fanout> {
 
 fn check_batch(batch: &MiniBatch) {
     let seeds = batch.seeds.as_nodes();
-    assert_eq!((batch.labels.len(), batch.seed_rows.len()), (seeds.len(), seeds.len()));
+    assert_eq!((batch.labels.len(), batch.seed_index.len()), (seeds.len(), seeds.len()));
     let last = batch.blocks.last().unwrap();
-    for ((seed, row), label) in seeds.iter().zip(&batch.seed_rows).zip(&batch.labels) {
+    for ((seed, row), label) in seeds.iter().zip(&batch.seed_index).zip(&batch.labels) {
         assert_eq!(last.dsts()[row.index()], *seed);
         assert_eq!(*label as u32, seed.0 % N_CLASSES);
     }
@@ -137,7 +137,7 @@ fn without_layers_the_rows_are_those_of_the_distinct_seeds() {
     let loader = loader(&[9, 4, 9].map(NodeId), Vec::new(), N_NODES, config, 0);
     let batch = loader.epoch(Pass::Train { epoch: 0 }).next().unwrap().unwrap();
     assert_eq!(batch.x.into_f32(), [9.0, -9.0, 4.0, -4.0]);
-    assert_eq!(batch.seed_rows.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 0]);
+    assert_eq!(batch.seed_index.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 0]);
 }
 
 #[test]

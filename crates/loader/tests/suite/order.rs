@@ -3,7 +3,7 @@
 
 use kiln_graph::NodeId;
 use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Pass, Shard};
-use kiln_sample::{Domain, RngKey};
+use kiln_sample::{KeyDomain, RngKey};
 use proptest::prelude::*;
 
 const TRAIN: Pass = Pass::Train { epoch: 0 };
@@ -70,9 +70,9 @@ fn items_keep_their_order_without_shuffle_and_in_evaluation() {
 fn keys_are_folded_from_seed_pass_and_step() {
     let config = ItemSamplerConfig { batch_size: 4, seed: 9, ..Default::default() };
     let items = sampler(nodes(10), config);
-    let train = RngKey::new(9).fold(Domain::Epoch, 5).fold(Domain::Step, 2);
+    let train = RngKey::new(9).fold_in(KeyDomain::Epoch, 5).fold_in(KeyDomain::Step, 2);
     assert_eq!(items.epoch(Pass::Train { epoch: 5 }).step(2).key, train);
-    let test = RngKey::new(9).fold(Domain::Evaluation, 1).fold(Domain::Step, 2);
+    let test = RngKey::new(9).fold_in(KeyDomain::Evaluation, 1).fold_in(KeyDomain::Step, 2);
     assert_eq!(items.epoch(Pass::Test).step(2).key, test);
 }
 

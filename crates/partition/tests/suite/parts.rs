@@ -11,7 +11,7 @@ use kiln_graph::NodeId;
 use kiln_partition::{
     Error, Method, Origin, Part, PartitionBook, PartitionRow, Place, Written, part_folder, write_parts,
 };
-use kiln_sample::{Domain, Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_testkit::{CooGraph, arb_coo};
 use proptest::prelude::*;
 
@@ -67,11 +67,11 @@ fn counts_of_epoch(part: &Part, data: &Dataset) -> BTreeMap<u32, u32> {
     let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
     let mut seeds: Vec<NodeId> = data.split.train.to_vec();
     seeds.retain(|node| part.book.place(*node).unwrap().part == part.index);
-    let epoch = RngKey::new(config.seed).fold(Domain::Epoch, 0);
-    shuffle(&mut seeds, epoch.fold(Domain::Host, 0).to_u64());
+    let epoch = RngKey::new(config.seed).fold_in(KeyDomain::Epoch, 0);
+    shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, 0).to_u64());
     let mut counts = BTreeMap::new();
     for (step, seeds) in seeds.chunks(config.batch_size).enumerate() {
-        let (seeds, key) = (Seeds::nodes(seeds.to_vec()), epoch.fold(Domain::Step, step as u64));
+        let (seeds, key) = (Seeds::nodes(seeds.to_vec()), epoch.fold_in(KeyDomain::Step, step as u64));
         let sampled = sampler.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap();
         for node in sampled.blocks[0].srcs() {
             *counts.entry(node.0).or_default() += 1;

@@ -8,7 +8,7 @@ use kiln_feature::{FeatureSource, RowBuf};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{ConnectConfig, Error, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Sampled, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
 use crate::cluster::{Cluster, LEASE, Link, addresses, by_name, config, hubs, parts, serve, serve_at, token};
 
@@ -20,7 +20,7 @@ fn halves() -> Vec<Arc<Part>> {
     parts(&hubs(), 2, |node| node as usize % 2, None)
 }
 
-fn step(sampler: &dyn FrontierSampler, step: u64) -> kiln_sample::Result<Sampled> {
+fn step(sampler: &dyn FrontierSampler, step: u64) -> kiln_sample::Result<SampledBlocks> {
     let seeds = (0..20).map(|at| NodeId((step as u32 * 20 + at) % 500)).collect();
     sampler.sample_blocks(&Seeds::nodes(seeds), RngKey::new(step), &mut Scratch::default())
 }

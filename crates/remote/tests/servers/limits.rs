@@ -9,8 +9,8 @@ use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_sample::{
-    Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, Picks, RngKey, SamplerConfig, Scratch,
-    Seeds,
+    Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, RngKey, SamplerConfig, Scratch, Seeds,
+    Selection,
 };
 
 use crate::cluster::{config, token, write_only_part};
@@ -91,7 +91,7 @@ fn one_request_takes_no_more_memory_than_the_server_states() {
     let seeds = Seeds::nodes((0..n_nodes as u32).map(NodeId).collect());
     let whole = NeighborSampler::new(Arc::clone(&data.graph), [Fanout::All]);
     let expected = whole.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();
-    let all = |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| {
+    let all = |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| {
         (0..neighbors.degree() as u32).for_each(|position| picks.push(position));
     };
     let samplers = [

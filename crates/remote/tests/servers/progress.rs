@@ -11,7 +11,7 @@ use kiln_remote::{
     ConnectConfig, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server,
 };
 use kiln_sample::{
-    Fanout, FrontierSampler, Neighbors, NodeKey, Picks, RngKey, SamplerConfig, Scratch, Seeds,
+    Fanout, FrontierSampler, Neighbors, NodeKey, RngKey, SamplerConfig, Scratch, Seeds, Selection,
 };
 
 use crate::cluster::{
@@ -45,7 +45,7 @@ fn sample(sampler: &RemoteSampler, n_seeds: u32) -> Result<(), String> {
 
 /// Rules with a user's `mine`, which calls this for each destination and picks nothing.
 fn rules(visit: impl Fn() + Send + Sync + 'static) -> Rules {
-    let rule = move |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Picks| visit();
+    let rule = move |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| visit();
     Rules::default().register("mine", rule).unwrap()
 }
 
@@ -117,7 +117,7 @@ fn a_damaged_partition_is_an_error_that_names_its_file() {
     let server = serve(&Arc::new(Part::open(part_folder).unwrap()));
     let connect = ConnectConfig { deadline: DEADLINE, ..config(vec![server.address().to_string()]) };
     let graph = Arc::new(RemoteGraph::connect(connect).unwrap());
-    let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| picks.push(0);
+    let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let samplers = [
         // Sampled by the server, and sampled here of lists.
         RemoteSampler::new(Arc::clone(&graph), [Fanout::UpTo(1)]),
@@ -138,7 +138,7 @@ fn responses_that_break_off_at_the_same_byte_end_at_the_deadline() {
     let link = Link::to(server.address());
     let connect = ConnectConfig { deadline: DEADLINE, ..config(vec![link.address.to_string()]) };
     let graph = Arc::new(RemoteGraph::connect(connect.clone()).unwrap());
-    let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| picks.push(0);
+    let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let named = RemoteSampler::new(Arc::clone(&graph), [Fanout::All]);
     let by_lists =
         RemoteSampler::with_config(Arc::clone(&graph), SamplerConfig::new([1]).with_rule(first)).unwrap();

@@ -9,8 +9,8 @@ use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{RemoteFeatures, RemoteSampler, Rules};
 use kiln_sample::{
-    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey, Picks,
-    RngKey, Rule, Sampled, SamplerConfig, Scratch, Seeds,
+    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey, RngKey,
+    Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 
 use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, parts, wild};
@@ -29,7 +29,7 @@ fn batches() -> Vec<(Seeds, RngKey)> {
     ]
 }
 
-fn sampled(sampler: &dyn FrontierSampler) -> Vec<Sampled> {
+fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
     let mut scratch = Scratch::default();
     batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
 }
@@ -77,9 +77,9 @@ fn blocks_are_those_of_the_whole_graph() {
 }
 
 /// Picks of the user's own, which look at ids and weights.
-fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Picks) {
+fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
     let by_weight = neighbors.weights.is_some_and(|weights| 0.1 < weights[0]);
-    let first = if by_weight { key.draws().below(neighbors.degree() as u32) } else { neighbors.ids[0].0 };
+    let first = if by_weight { key.rng().below(neighbors.degree() as u32) } else { neighbors.ids[0].0 };
     let degree = neighbors.degree() as u32;
     (0..fanout.min(degree)).for_each(|at| picks.push((first + at) % degree));
 }
@@ -136,7 +136,7 @@ impl FrontierSampler for Counting {
 #[test]
 fn the_own_part_may_be_sampled_by_another_sampler() {
     let data = hubs();
-    let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformWithLoop);
+    let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformKeepSelfLoops);
     let config = || config.clone().with_weights(EdgeWeights::Unbiased);
     let expected = sampled(&NeighborSampler::with_config(Arc::clone(&data.graph), config()).unwrap());
     for (n_parts, owner) in ways() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, NodeId};
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
-    PickRule, Picks, RngKey, Rule, Sampled, SamplerConfig, Scratch, Seeds,
+    RngKey, Rule, SampledBlocks, SamplerConfig, SamplingRule, Scratch, Seeds, Selection,
 };
 use kiln_testkit::{arb_coo, check_block, check_same_edges, hub, ring, six_nodes};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn nodes(ids: impl IntoIterator<Item = u32>) -> Vec<NodeId> {
     ids.into_iter().map(NodeId).collect()
 }
 
-fn sample(sampler: &impl FrontierSampler, seeds: impl IntoIterator<Item = u32>, seed: u64) -> Sampled {
+fn sample(sampler: &impl FrontierSampler, seeds: impl IntoIterator<Item = u32>, seed: u64) -> SampledBlocks {
     let seeds = Seeds::nodes(nodes(seeds));
     sampler.sample_blocks(&seeds, RngKey::new(seed), &mut Scratch::default()).unwrap()
 }
@@ -34,7 +34,7 @@ fn whole_hops_of_the_six_node_graph() {
     assert_eq!(outer.indptr(), [0, 1, 3, 6, 6]);
     assert_eq!(outer.indices(), [2, 1, 3, 4, 1, 3].map(LocalId));
     assert_eq!(outer.edge_ids(), [6, 4, 5, 1, 2, 3].map(EdgeId));
-    assert_eq!(sampled.seed_rows, [LocalId(0), LocalId(1)]);
+    assert_eq!(sampled.seed_index, [LocalId(0), LocalId(1)]);
 }
 
 /// The picks of `docs/rng.md`: a change of these arrays breaks every result that anyone has kept.
@@ -59,7 +59,7 @@ const GOLDEN_WITH_REPLACEMENT: [u64; 6] = [0, 0, 1, 2, 2, 2];
 fn duplicate_seeds_share_a_row() {
     let sampled = sample(&NeighborSampler::new(ring(10), [Fanout::All]), [4, 7, 4, 4, 1], 0);
     assert_eq!(sampled.blocks[0].dsts(), nodes([4, 7, 1]));
-    assert_eq!(sampled.seed_rows, [0, 1, 0, 0, 2].map(LocalId));
+    assert_eq!(sampled.seed_index, [0, 1, 0, 0, 2].map(LocalId));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn weights_travel_with_their_edges() {
 
 #[test]
 fn a_users_rule_sees_one_destination_and_is_checked() {
-    let first_and_last = |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| {
+    let first_and_last = |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| {
         picks.push(neighbors.degree() as u32 - 1);
         picks.push(0);
     };
@@ -195,8 +195,8 @@ fn a_users_rule_sees_one_destination_and_is_checked() {
     assert_eq!(sample(&sampler, [0], 0).blocks[0].edge_ids(), [EdgeId(0), EdgeId(49)]);
 
     struct TooFar;
-    impl PickRule for TooFar {
-        fn pick(&self, neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks) {
+    impl SamplingRule for TooFar {
+        fn pick(&self, neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection) {
             picks.push(neighbors.degree() as u32);
         }
     }
@@ -239,7 +239,7 @@ fn a_users_sampler_is_checked() {
     assert!(matches!(error, Error::BadFrontier { layer: 0, n_dst: 2, expected: 3, .. }), "{error}");
 }
 
-fn check_counts(graph: &Csc, sampled: &Sampled, fanouts: [u32; 2], replace: bool) {
+fn check_counts(graph: &Csc, sampled: &SampledBlocks, fanouts: [u32; 2], replace: bool) {
     for (block, fanout) in sampled.blocks.iter().zip(fanouts) {
         for (row, &dst) in block.dsts().iter().enumerate() {
             let range = block.indptr()[row] as usize..block.indptr()[row + 1] as usize;
@@ -286,8 +286,8 @@ proptest! {
         check_block(&graph, inner.dsts(), inner);
         check_block(&graph, inner.srcs(), outer);
         check_counts(&graph, &sampled, fanouts, replace);
-        prop_assert_eq!(sampled.seed_rows.len(), seeds.len());
-        for (row, seed) in sampled.seed_rows.iter().zip(&seeds) {
+        prop_assert_eq!(sampled.seed_index.len(), seeds.len());
+        for (row, seed) in sampled.seed_index.iter().zip(&seeds) {
             prop_assert_eq!(inner.dsts()[row.index()], NodeId(*seed));
         }
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use kiln_graph::NodeId;
-use kiln_sample::{Domain, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Rule, Scratch, Seeds};
 use kiln_testkit::{chi_square_p_value, hub};
 
 /// Fixed keys give one p-value each; a sound generator falls below this once in ten thousand keys.
@@ -16,7 +16,7 @@ fn pick_counts(sampler: &impl FrontierSampler, degree: usize, n_steps: u64) -> V
     let mut scratch = Scratch::default();
     let seeds = Seeds::nodes(vec![NodeId(0)]);
     for step in 0..n_steps {
-        let key = RngKey::new(11).fold(Domain::Step, step);
+        let key = RngKey::new(11).fold_in(KeyDomain::Step, step);
         for edge in sampler.sample_blocks(&seeds, key, &mut scratch).unwrap().blocks[0].edge_ids() {
             counts[edge.index()] += 1;
         }
@@ -56,7 +56,7 @@ fn pairs_are_equally_likely() {
     let mut counts = [0u64; 36];
     let mut scratch = Scratch::default();
     for step in 0..30_000 {
-        let key = RngKey::new(3).fold(Domain::Step, step);
+        let key = RngKey::new(3).fold_in(KeyDomain::Step, step);
         let sampled = sampler.sample_blocks(&Seeds::nodes(vec![NodeId(0)]), key, &mut scratch).unwrap();
         let edges = sampled.blocks[0].edge_ids();
         counts[edges[0].index() * 6 + edges[1].index()] += 1;
@@ -70,16 +70,16 @@ fn pairs_are_equally_likely() {
 /// Layers, steps and nodes draw independently: the picks of one say nothing about another's.
 #[test]
 fn layers_and_nodes_are_independent() {
-    let picked = |key: RngKey, node: u32| key.node(NodeId(node)).draws().below(4) as usize;
+    let picked = |key: RngKey, node: u32| key.node(NodeId(node)).rng().below(4) as usize;
     let mut by_node = [0u64; 16];
     let mut by_layer = [0u64; 16];
     let mut by_step = [0u64; 16];
     for node in 0..40_000 {
         let key = RngKey::new(9);
         by_node[picked(key, node) * 4 + picked(key, node + 1)] += 1;
-        let layer = |layer| picked(key.fold(Domain::Layer, layer), node);
+        let layer = |layer| picked(key.fold_in(KeyDomain::Layer, layer), node);
         by_layer[layer(0) * 4 + layer(1)] += 1;
-        let step = |step| picked(key.fold(Domain::Step, step), 5);
+        let step = |step| picked(key.fold_in(KeyDomain::Step, step), 5);
         by_step[step(u64::from(node)) * 4 + step(u64::from(node) + 1)] += 1;
     }
     for (what, counts) in [("nodes", by_node), ("layers", by_layer), ("steps", by_step)] {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, BlockParts, Csc, CscBuilder, LocalId, NodeId};
 use kiln_sample::{
-    Domain, EdgeWeights, Error, Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, Picks, RngKey,
-    Rule, Sampled, SamplerConfig, Scratch, Seeds,
+    EdgeWeights, Error, Fanout, FrontierSampler, KeyDomain, NeighborSampler, Neighbors, NodeKey, RngKey,
+    Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
 
 /// A user's rule that reads the neighbours: those with even ids, the last one twice.
-fn even(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Picks) {
+fn even(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection) {
     let is_even = |position: &u32| neighbors.ids[*position as usize].0.is_multiple_of(2);
     let positions = (0..neighbors.degree() as u32).rev().filter(is_even);
     positions.take(fanout as usize).for_each(|position| picks.push(position));
@@ -39,25 +39,25 @@ fn plain_with_loop(graph: &Csc, dst: NodeId, key: NodeKey, fanout: u32) -> Vec<u
 }
 
 fn plain_with_replacement(graph: &Csc, dst: NodeId, key: NodeKey, fanout: u32) -> Vec<u32> {
-    let mut draws = key.draws();
-    (0..fanout).map(|_| draws.below(graph.in_degree(dst) as u32)).collect()
+    let mut rng = key.rng();
+    (0..fanout).map(|_| rng.below(graph.in_degree(dst) as u32)).collect()
 }
 
 fn plain_even(graph: &Csc, dst: NodeId, key: NodeKey, fanout: u32) -> Vec<u32> {
-    let mut picks = Picks::default();
+    let mut picks = Selection::default();
     even(Neighbors::new(dst, graph.in_neighbors(dst), graph.first_edge(dst)), key, fanout, &mut picks);
     picks.positions().to_vec()
 }
 
 fn floyd(degree: u32, key: NodeKey, fanout: u32) -> Vec<u32> {
-    let mut draws = key.draws();
+    let mut rng = key.rng();
     let mut picks = Vec::new();
     for last in degree.saturating_sub(fanout)..degree {
         if degree <= fanout {
             picks.push(last);
             continue;
         }
-        let drawn = draws.below(last + 1);
+        let drawn = rng.below(last + 1);
         picks.push(if picks.contains(&drawn) { last } else { drawn });
     }
     picks
@@ -72,7 +72,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn sample(&self, seeds: &[u32], key: RngKey) -> Sampled {
+    fn sample(&self, seeds: &[u32], key: RngKey) -> SampledBlocks {
         let mut nodes: Vec<NodeId> = Vec::new();
         let mut numbers: HashMap<NodeId, LocalId> = HashMap::new();
         let mut number = |node: NodeId, nodes: &mut Vec<NodeId>| {
@@ -81,10 +81,10 @@ impl Plain {
                 LocalId(nodes.len() as u32 - 1)
             })
         };
-        let seed_rows = seeds.iter().map(|seed| number(NodeId(*seed), &mut nodes)).collect();
+        let seed_index = seeds.iter().map(|seed| number(NodeId(*seed), &mut nodes)).collect();
         let mut blocks = Vec::new();
         for (layer, &fanout) in self.fanouts.iter().enumerate().rev() {
-            let key = key.fold(Domain::Layer, layer as u64);
+            let key = key.fold_in(KeyDomain::Layer, layer as u64);
             let mut parts = BlockParts { indptr: vec![0], ..BlockParts::default() };
             let mut weights = Vec::new();
             for dst in nodes.clone() {
@@ -101,7 +101,7 @@ impl Plain {
             blocks.push(Block::new(parts));
         }
         blocks.reverse();
-        Sampled { blocks, seed_rows }
+        SampledBlocks { blocks, seed_index }
     }
 
     /// A destination's picks, ascending, and what their weights are multiplied by.
@@ -148,7 +148,7 @@ fn check(graph: &Arc<Csc>, fanouts: &[Fanout], seeds: &[u32], seed: u64, scratch
         let fast = sampler(&uniform, Rule::Uniform);
         same(uniform, &fast, "uniform");
         let with_loop = plain(plain_with_loop, true);
-        let fast = sampler(&with_loop, Rule::UniformWithLoop);
+        let fast = sampler(&with_loop, Rule::UniformKeepSelfLoops);
         same(with_loop, &fast, "with the loop");
         let with_replacement = plain(plain_with_replacement, false);
         let fast = sampler(&with_replacement, Rule::UniformWithReplacement);
@@ -254,7 +254,7 @@ fn the_first_damage_is_named_whatever_group_it_is_in() {
 #[test]
 fn a_pick_out_of_range_comes_before_damage_behind_it() {
     let too_far_at = |place: u32| {
-        move |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks| {
+        move |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| {
             picks.push(u32::from(neighbors.dst.0 == place));
         }
     };

@@ -6,30 +6,30 @@
 use std::sync::Arc;
 
 use kiln_graph::{CscBuilder, NodeId};
-use kiln_sample::{Domain, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Rule, Scratch, Seeds};
 
 /// Seed 0x0123456789abcdef, epoch 2, step 3.
 fn step_key() -> RngKey {
-    RngKey::new(0x0123_4567_89ab_cdef).fold(Domain::Epoch, 2).fold(Domain::Step, 3)
+    RngKey::new(0x0123_4567_89ab_cdef).fold_in(KeyDomain::Epoch, 2).fold_in(KeyDomain::Step, 3)
 }
 
 #[test]
 fn keys_fold_as_documented() {
-    let epoch = RngKey::new(0x0123_4567_89ab_cdef).fold(Domain::Epoch, 2);
+    let epoch = RngKey::new(0x0123_4567_89ab_cdef).fold_in(KeyDomain::Epoch, 2);
     assert_eq!(epoch.words(), [0xcefb_20d1, 0xe58c_551a]);
     assert_eq!(step_key().words(), [0x6765_f960, 0x57ca_27b1]);
-    assert_eq!(step_key().fold(Domain::Layer, 1).words(), [0xb64d_505a, 0x97e9_ce97]);
-    assert_eq!(step_key().fold(Domain::Layer, 1).to_u64(), 0x97e9_ce97_b64d_505a);
+    assert_eq!(step_key().fold_in(KeyDomain::Layer, 1).words(), [0xb64d_505a, 0x97e9_ce97]);
+    assert_eq!(step_key().fold_in(KeyDomain::Layer, 1).to_u64(), 0x97e9_ce97_b64d_505a);
 }
 
 #[test]
 fn draws_are_as_documented() {
-    let mut draws = step_key().fold(Domain::Layer, 1).node(NodeId(42)).draws();
-    let first: Vec<u32> = (0..6).map(|_| draws.next_u32()).collect();
+    let mut rng = step_key().fold_in(KeyDomain::Layer, 1).node(NodeId(42)).rng();
+    let first: Vec<u32> = (0..6).map(|_| rng.next_u32()).collect();
     assert_eq!(first, [0x48d5_ef6f, 0x06af_d582, 0xa751_dec1, 0xeda9_d3bc, 0x7944_d54f, 0x73ab_a9f0]);
-    let unit = step_key().fold(Domain::Layer, 1).node(NodeId(42)).draws().unit_f32();
+    let unit = step_key().fold_in(KeyDomain::Layer, 1).node(NodeId(42)).rng().unit_f32();
     assert_eq!(unit, 0x0048_d5ef as f32 / 16_777_216.0);
-    let dropout = step_key().fold(Domain::Dropout, 1);
+    let dropout = step_key().fold_in(KeyDomain::Dropout, 1);
     assert_eq!(dropout.draw4(0, 42, 1), [0x9dc6_093b, 0xf17d_4885, 0x9ce3_c07e, 0x392a_65f8]);
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, EdgeId, MappedFile, NodeId, gcn_norm};
 use kiln_sample::{
-    Domain, EdgeWeights, Error, Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, PickRule,
-    Picks, RngKey, Rule, SamplerConfig, Scratch, Seeds,
+    EdgeWeights, Error, Fanout, FrontierSampler, KeyDomain, NeighborSampler, Neighbors, NodeKey, RngKey,
+    Rule, SamplerConfig, SamplingRule, Scratch, Seeds, Selection,
 };
 use kiln_testkit::{arb_coo, check_block, hub, six_nodes};
 use proptest::prelude::*;
@@ -40,15 +40,15 @@ fn weighted() -> Arc<Csc> {
 }
 
 /// Picks the first neighbours.
-fn first(_: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Picks) {
+fn first(_: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection) {
     (0..fanout).for_each(|position| picks.push(position));
 }
 
 /// Picks the self loops and the first of the other neighbours.
 struct LoopAndFirst;
 
-impl PickRule for LoopAndFirst {
-    fn pick(&self, neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Picks) {
+impl SamplingRule for LoopAndFirst {
+    fn pick(&self, neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection) {
         let loops = neighbors.self_loops();
         loops.clone().for_each(|position| picks.push(position as u32));
         picks.push(if loops.start == 0 { loops.end as u32 } else { 0 });
@@ -100,7 +100,7 @@ fn whole_neighbourhoods_carry_exactly_the_stored_weights() {
     for fanout in [Fanout::All, Fanout::UpTo(degree), Fanout::UpTo(u32::MAX)] {
         let uniform = unbiased(graph.clone(), fanout, Rule::Uniform);
         assert_eq!(block_of(&uniform, [0], RngKey::new(0)).weights().unwrap(), weights);
-        let looped = unbiased(graph.clone(), fanout, Rule::UniformWithLoop);
+        let looped = unbiased(graph.clone(), fanout, Rule::UniformKeepSelfLoops);
         assert_eq!(block_of(&looped, [0], RngKey::new(0)).weights().unwrap(), weights);
     }
 }
@@ -137,7 +137,7 @@ fn sums(sampler: &impl FrontierSampler, graph: Arc<Csc>, n_steps: u64) -> Vec<[f
     let mut means: Vec<[f64; 2]> =
         sum(&whole, RngKey::new(0), &mut scratch).into_iter().map(|sum| [0.0, sum]).collect();
     for step in 0..n_steps {
-        let one = sum(sampler, RngKey::new(4).fold(Domain::Step, step), &mut scratch);
+        let one = sum(sampler, RngKey::new(4).fold_in(KeyDomain::Step, step), &mut scratch);
         for (mean, sum) in means.iter_mut().zip(one) {
             mean[0] += sum / n_steps as f64;
         }
@@ -170,7 +170,7 @@ fn the_mean_of_estimates_is_the_whole_sum() {
 fn without_scaling_the_mean_of_sampled_sums_is_another() {
     let graph = uneven();
     for fanout in [1, 2, 5] {
-        let (fanout, rule) = (Fanout::UpTo(fanout), Rule::UniformWithLoop);
+        let (fanout, rule) = (Fanout::UpTo(fanout), Rule::UniformKeepSelfLoops);
         let sampler = one_layer(graph.clone(), fanout, rule, EdgeWeights::Stored).unwrap();
         let sums = sums(&sampler, graph.clone(), STEPS);
         assert!(10.0 * TOLERANCE < largest_error(&sums), "{fanout:?}: {sums:?}");
@@ -187,7 +187,7 @@ fn the_loop_is_picked_next_to_what_uniform_picks_without_it() {
         let fanouts = [Fanout::UpTo(fanout)];
         let sources = |graph: &Arc<Csc>, looped: bool| {
             let key = RngKey::new(u64::from(fanout));
-            let rule = if looped { Rule::UniformWithLoop } else { Rule::Uniform };
+            let rule = if looped { Rule::UniformKeepSelfLoops } else { Rule::Uniform };
             let block = block_of(&NeighborSampler::with_rule(graph.clone(), fanouts, rule), [600], key);
             let mut srcs: Vec<u32> = block.indices().iter().map(|&src| block.global(src).0).collect();
             srcs.sort_unstable();
@@ -218,7 +218,7 @@ fn loops_are_found_wherever_they_stand() {
 
 #[test]
 fn the_loop_does_not_count_for_the_fanout() {
-    let sampler = NeighborSampler::with_rule(weighted(), [Fanout::UpTo(1)], Rule::UniformWithLoop);
+    let sampler = NeighborSampler::with_rule(weighted(), [Fanout::UpTo(1)], Rule::UniformKeepSelfLoops);
     // Node 3 has its loop and one other neighbour.
     assert_eq!(block_of(&sampler, [3], RngKey::new(0)).edge_ids(), [4, 5].map(EdgeId));
     assert_eq!(block_of(&sampler, [2], RngKey::new(0)).n_edges(), 1);
@@ -228,7 +228,7 @@ proptest! {
     #[test]
     fn blocks_with_loops_keep_their_invariants(coo in arb_coo(), fanout in 1u32..6, seed: u64) {
         let graph = Arc::new(gcn_norm(&coo.csc()).unwrap());
-        let sampler = unbiased(graph.clone(), Fanout::UpTo(fanout), Rule::UniformWithLoop);
+        let sampler = unbiased(graph.clone(), Fanout::UpTo(fanout), Rule::UniformKeepSelfLoops);
         let block = block_of(&sampler, 0..coo.n_nodes as u32, RngKey::new(seed));
         check_block(&graph, block.dsts(), &block);
         let stored = graph.weights().unwrap();

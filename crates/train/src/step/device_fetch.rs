@@ -63,7 +63,7 @@ impl Fetch for DeviceNodeFetch {
             blocks: sampled.blocks,
             x,
             seeds: seeds.as_nodes().to_vec(),
-            seed_rows: sampled.seed_rows.iter().map(|row| row.index()).collect(),
+            seed_index: sampled.seed_index.iter().map(|row| row.index()).collect(),
             labels,
         };
         let device = self.sampler.graph().device().clone();

@@ -35,7 +35,7 @@ pub struct NodeInput {
     /// The seeds, as given.
     pub seeds: Vec<NodeId>,
     /// Row of the model's output for each seed.
-    pub seed_rows: Vec<usize>,
+    pub seed_index: Vec<usize>,
     /// Class of each seed.
     pub labels: Vec<i32>,
 }
@@ -43,7 +43,7 @@ pub struct NodeInput {
 impl NodeInput {
     /// Whether the outputs stand in the seeds' order already: no seed stands twice.
     fn rows_are_seeds(&self) -> bool {
-        self.seed_rows.iter().enumerate().all(|(seed, &row)| seed == row)
+        self.seed_index.iter().enumerate().all(|(seed, &row)| seed == row)
     }
 }
 
@@ -67,7 +67,7 @@ impl ToDevice for MiniBatch {
             blocks: self.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
             x: Tensor::from_data(x, device),
             seeds: self.seeds.as_nodes().to_vec(),
-            seed_rows: self.seed_rows.iter().map(|row| row.index()).collect(),
+            seed_index: self.seed_index.iter().map(|row| row.index()).collect(),
             labels: self.labels,
         };
         input.into_batch(self.key, self.times, device)
@@ -82,8 +82,8 @@ impl<M: BlockModel> Task for NodeClassification<M> {
     fn forward(&self, model: &M, input: &NodeInput, ctx: &Ctx) -> Forward {
         let mut outputs = model.forward(&input.blocks, tracked(&input.x, ctx), ctx);
         if !input.rows_are_seeds() {
-            let rows: Vec<i32> = input.seed_rows.iter().map(|&row| row as i32).collect();
-            let rows = TensorData::new(rows, [input.seed_rows.len()]);
+            let rows: Vec<i32> = input.seed_index.iter().map(|&row| row as i32).collect();
+            let rows = TensorData::new(rows, [input.seed_index.len()]);
             outputs = outputs.select(0, Tensor::<1, Int>::from_data(rows, &input.x.device()));
         }
         classification::cross_entropy(outputs, &input.labels)

@@ -10,7 +10,7 @@ use kiln_kernels::testing::{device, read_block, reads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
 use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, input_counts};
+use kiln_sample::{Fanout, NeighborSampler, count_node_accesses};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, DeviceNodeFetch, EpochReport, NodeClassification, NodeInput, OptimizerConfig,
     StepReport, Trainer, TrainerConfig, weights_to_bytes,
@@ -146,8 +146,8 @@ fn batches_that_a_device_makes_are_those_of_the_host() {
         let expected = expected.unwrap();
         let (got, key) = (got.input, got.key);
         assert_eq!(got.blocks.len(), expected.blocks.len());
-        let rows: Vec<usize> = expected.seed_rows.iter().map(|row| row.index()).collect();
-        assert_eq!((key, &got.seed_rows, &got.labels), (expected.key, &rows, &expected.labels));
+        let rows: Vec<usize> = expected.seed_index.iter().map(|row| row.index()).collect();
+        assert_eq!((key, &got.seed_index, &got.labels), (expected.key, &rows, &expected.labels));
         assert_eq!(got.seeds, expected.seeds.as_nodes());
         for (got, mut expected) in got.blocks.iter().zip(expected.blocks) {
             expected.take_transposed();
@@ -165,7 +165,7 @@ fn presampled_rows_are_hit_more_often_than_any() {
     let order = loader.items().epoch(Pass::Train { epoch: 0 });
     let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
-    let counts = input_counts(&sampler, data.graph.n_nodes(), batches).unwrap();
+    let counts = count_node_accesses(&sampler, data.graph.n_nodes(), batches).unwrap();
     let n_inputs: u32 = counts.iter().sum();
     let batches = loader.epoch(Pass::Train { epoch: 0 });
     assert_eq!(n_inputs as usize, batches.map(|batch| batch.unwrap().blocks[0].n_src()).sum::<usize>());
