@@ -136,7 +136,7 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
         });
     })?;
     let n_rows: usize = sampled.iter().map(|batch| batch.input_nodes.dims()[0]).sum();
-    let row_bytes = 4 + 4 * features.dim() + input.dataset.features.row_type().bytes() * features.dim();
+    let row_bytes = 4 + 4 * features.dim() + input.dataset.features.dtype().bytes() * features.dim();
     let work = Work::new((n_rows / sampled.len() * row_bytes) as u64, "bytes", 1);
     stage.bench("gather", &input.name, work, |bencher| {
         bencher.iter(|| {

@@ -1,7 +1,7 @@
 //! Stage `gather`: the feature rows of the input nodes of fresh batches, on one thread. The rate is rows.
 
 use kiln_benches::{Access, Result, Stage, Work, inputs};
-use kiln_feature::RowBuf;
+use kiln_feature::FeatureBuffer;
 use kiln_graph::NodeId;
 
 /// Batches that a bench goes round.
@@ -14,14 +14,14 @@ fn main() -> Result {
         let batches: Vec<&[NodeId]> = sampled.iter().map(|batch| batch.blocks[0].srcs()).collect();
         let features = &input.dataset.features;
         let n_rows = batches.iter().map(|nodes| nodes.len()).sum::<usize>() / batches.len();
-        let row_bytes = (features.dim() * features.row_type().bytes()) as u64;
+        let row_bytes = (features.dim() * features.dtype().bytes()) as u64;
         let work = Work::new(n_rows as u64, "rows", 1).rows(
             2 * n_rows as u64 * row_bytes,
             Access::Gather(row_bytes),
             features.n_rows() as u64 * row_bytes,
         );
-        let variant = format!("dense-{}x{}", features.row_type(), features.dim());
-        let (mut rows, mut next) = (RowBuf::empty(features.row_type()), 0);
+        let variant = format!("dense-{}x{}", features.dtype(), features.dim());
+        let (mut rows, mut next) = (FeatureBuffer::empty(features.dtype()), 0);
         stage.bench(&variant, &input.name, work, |bencher| {
             bencher.iter(|| {
                 next = (next + 1) % batches.len();

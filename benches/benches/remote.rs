@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kiln_benches::{Access, Input, Result, Stage, Work, inputs, n_threads};
 use kiln_comm::rpc::Token;
-use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{
     CacheConfig, Method, Origin, Part, PartitionBook, Quality, assign, part_folder, write_parts,
@@ -44,12 +44,12 @@ impl Bare {
         let (mut client, _) = listener.accept()?;
         let rows_at_once = (PIECE_BYTES / row_bytes).max(1);
         std::thread::spawn(move || -> io::Result<()> {
-            let mut piece = RowBuf::empty(part.features.row_type());
+            let mut piece = FeatureBuffer::empty(part.features.dtype());
             loop {
                 client.read_exact(&mut [0])?;
                 for rows in rows.chunks(rows_at_once) {
                     part.features.gather(rows, &mut piece).map_err(io::Error::other)?;
-                    let RowBuf::F32(values) = &piece else { return Ok(()) };
+                    let FeatureBuffer::F32(values) = &piece else { return Ok(()) };
                     client.write_all(bytemuck::cast_slice(values))?;
                 }
             }
@@ -132,22 +132,17 @@ fn main() -> Result {
     for input in inputs()? {
         let parted = Parted::of(&input)?;
         let (features, graph) = (&input.dataset.features, &parted.graph);
-        let row_bytes = features.dim() * features.row_type().bytes();
-        let mut rows = RowBuf::empty(graph.row_type());
+        let row_bytes = features.dim() * features.dtype().bytes();
+        let mut rows = FeatureBuffer::empty(graph.dtype());
         let others = parted.others(row_bytes);
         let bytes = (others.len() * row_bytes) as u64;
         // Read by one thread and written by another, and the other way round: twice a copy is the least.
         let work = Work::new(bytes, "bytes", n_threads()).streamed(4 * bytes);
         let remote = RemoteFeatures::without_cache(Arc::clone(graph));
-        stage.bench(
-            &format!("gather-{}x{}", graph.row_type(), graph.dim()),
-            &input.name,
-            work,
-            |bencher| {
-                bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
-            },
-        )?;
-        if graph.row_type() == RowType::F32 {
+        stage.bench(&format!("gather-{}x{}", graph.dtype(), graph.dim()), &input.name, work, |bencher| {
+            bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
+        })?;
+        if graph.dtype() == FeatureDType::F32 {
             let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
             let rows_there = rows_there.map(|place| place.row.local_node()).collect();
             let mut bare = Bare::start(Arc::clone(&parted.there), rows_there, row_bytes)?;

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_data::{Dataset, debian_packages, synthetic};
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SampledBlocks, Scratch};
@@ -49,7 +49,7 @@ pub struct GraphInput {
     /// Where each graph's nodes start.
     pub node_offsets: Vec<u32>,
     /// Each node's degree, up to 64, as one-hot columns.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// Each graph's class.
     pub labels: Arc<Labels>,
 }
@@ -191,7 +191,7 @@ impl GraphInput {
             let degree = graph.in_degree(NodeId(node as u32)).min(LARGEST_DEGREE);
             rows[node * dim + degree as usize] = 1.0;
         }
-        let features = Arc::new(Dense::from_f32(rows, dim)?);
+        let features = Arc::new(DenseFeatures::from_f32(rows, dim)?);
         Ok(Self { name: name.to_owned(), graph, node_offsets, features, labels })
     }
 

@@ -3,7 +3,7 @@
 
 use burn::tensor::Device;
 use kiln_comm::Solo;
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, SampledBlocks};
@@ -15,7 +15,7 @@ use crate::{BATCH_SIZE, Endless, Input, Result};
 pub const HIDDEN: usize = 256;
 
 /// What makes the batches.
-pub type SageBatches = Endless<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
+pub type SageBatches = Endless<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
 
 /// Fresh batches of an input on a device, made by one worker ahead of the trainer.
 ///

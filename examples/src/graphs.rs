@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln_data::{GraphDataset, Kind};
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{GraphFetch, Loader};
 use kiln_nn::{Epsilon, Gin, GinConfig, Jumping, Norm, Readout};
@@ -57,7 +57,7 @@ pub struct Graphs {
     /// The graphs and their classes.
     pub set: GraphDataset,
     /// What the model reads of each node.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
 }
 
 impl GraphArgs {
@@ -104,7 +104,7 @@ impl GraphArgs {
 }
 
 /// What makes the batches of a program on graphs.
-pub type GraphLoader = Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>>;
+pub type GraphLoader = Loader<DeviceBatcher<GraphFetch<dyn FeatureStore>>>;
 
 /// What such a program learns.
 pub type GinTask = GraphClassification<Gin>;
@@ -123,7 +123,7 @@ impl Graphs {
         trainer.loader(trainer.items(graphs, run.batches())?, self.fetch(), run.loader())
     }
 
-    fn fetch(&self) -> GraphFetch<dyn FeatureSource> {
+    fn fetch(&self) -> GraphFetch<dyn FeatureStore> {
         let Self { set, features } = self;
         GraphFetch::new(
             set.graph().clone(),

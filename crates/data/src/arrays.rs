@@ -2,7 +2,7 @@
 //! stored in. What can be used as it is stays mapped; what cannot is copied, with a note.
 
 use half::f16;
-use kiln_feature::{Dense, MAX_DIM, Rows};
+use kiln_feature::{DenseFeatures, FeatureArray, MAX_DIM};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError};
@@ -127,17 +127,17 @@ fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
 }
 
 /// Rows of features, `[n_rows, dim]` or `[n_rows]` for one column.
-pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Dense> {
+pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     let (_, dim) = row_shape(array)?;
     match array.dtype() {
-        DType::F32 => Ok(Dense::from_f32(array.elements::<f32>()?, dim)?),
-        DType::F16 => Ok(Dense::new(Rows::F16(array.elements::<f16>()?), dim)?),
+        DType::F32 => Ok(DenseFeatures::from_f32(array.elements::<f32>()?, dim)?),
+        DType::F16 => Ok(DenseFeatures::new(FeatureArray::F16(array.elements::<f16>()?), dim)?),
         DType::F64 => {
             let mut values = array.room()?;
             values.extend(array.elements::<f64>()?.iter().map(|&value| value as f32));
             check_converted(array, &values, 0, dim)?;
             notes.push(converted(array, "32-bit floats: save them as <f4 to have them mapped"));
-            Ok(Dense::from_f32(values, dim)?)
+            Ok(DenseFeatures::from_f32(values, dim)?)
         }
         _ => Err(array.wrong_type("<f4 or <f2").into()),
     }

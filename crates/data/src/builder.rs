@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels, Rows};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 
 use crate::dataset::{Dataset, Split, symmetrized};
@@ -54,8 +54,8 @@ enum Edges<'a> {
 /// The feature rows as given.
 #[derive(Debug, Clone)]
 enum Features {
-    Rows { rows: Rows, dim: usize },
-    Source(Arc<dyn FeatureSource>),
+    Rows { rows: FeatureArray, dim: usize },
+    Source(Arc<dyn FeatureStore>),
 }
 
 impl Dataset {
@@ -105,12 +105,12 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Sets the features, row-major, `[n_nodes, dim]`: a `Vec` of `f32`, `f16` or `bf16`, or a range of a mapped file.
-    pub fn features(self, rows: impl Into<Rows>, dim: usize) -> Self {
+    pub fn features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
         Self { features: Some(Features::Rows { rows: rows.into(), dim }), ..self }
     }
 
     /// Sets features of any other kind, such as sparse ones.
-    pub fn feature_source(self, features: Arc<dyn FeatureSource>) -> Self {
+    pub fn feature_store(self, features: Arc<dyn FeatureStore>) -> Self {
         Self { features: Some(Features::Source(features)), ..self }
     }
 
@@ -159,7 +159,7 @@ impl<'a> DatasetBuilder<'a> {
     pub fn build(self) -> Result<Dataset> {
         let graph = self.build_graph()?;
         let features = match self.features.ok_or(missing("features", ".features(x, dim)"))? {
-            Features::Rows { rows, dim } => Arc::new(Dense::new(rows, dim)?),
+            Features::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
             Features::Source(source) => source,
         };
         check_length("feature rows", "node", self.n_nodes, features.n_rows())?;

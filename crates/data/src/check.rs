@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::find;
@@ -216,7 +216,7 @@ fn not_finite(file: &str, what: &'static str, position: u64, found: f32, place: 
     place.bad(file, what, position, "finite numbers: replace the others before saving", found)
 }
 
-pub(crate) fn check_features(features: &dyn FeatureSource, place: Place<'_>) -> Result<()> {
+pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
         sparse.validate().map_err(|error| place.located(error.into()))?;
         return check_finite(sparse.values(), "features_data.npy", "value", place);
@@ -236,11 +236,11 @@ pub(crate) fn check_features(features: &dyn FeatureSource, place: Place<'_>) -> 
 
 /// All rows in order, some at a time: `visit` gets the number of the first one.
 pub(crate) fn for_each_rows(
-    features: &dyn FeatureSource,
-    mut visit: impl FnMut(usize, &mut RowBuf) -> Result<()>,
+    features: &dyn FeatureStore,
+    mut visit: impl FnMut(usize, &mut FeatureBuffer) -> Result<()>,
 ) -> Result<()> {
     let (n_rows, n_at_once) = (features.n_rows(), (VALUES_AT_ONCE / features.dim()).max(1));
-    let mut rows = RowBuf::empty(features.row_type());
+    let mut rows = FeatureBuffer::empty(features.dtype());
     for first_row in (0..n_rows).step_by(n_at_once) {
         let end = n_rows.min(first_row + n_at_once);
         let nodes: Vec<NodeId> = (first_row as u32..end as u32).map(NodeId).collect();

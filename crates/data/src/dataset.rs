@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 
@@ -18,7 +18,7 @@ pub struct Dataset {
     /// The topology.
     pub graph: Arc<Csc>,
     /// One row a node, `[n_nodes, dim]`.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// One class a node, or none.
     pub labels: Arc<Labels>,
     /// Which labelled nodes to train and to judge on.
@@ -247,7 +247,7 @@ impl Dataset {
             Ok(())
         })?;
         change(&mut values, dim)?;
-        Ok(Self { features: Arc::new(Dense::from_f32(values, dim)?), ..self })
+        Ok(Self { features: Arc::new(DenseFeatures::from_f32(values, dim)?), ..self })
     }
 }
 

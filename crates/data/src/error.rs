@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kiln_feature::RowType;
+use kiln_feature::FeatureDType;
 
 /// Why a data set could not be made, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +152,7 @@ pub enum BuildError {
 
 impl Error {
     /// That of features whose elements are stored in no way that is known, or not in the same in all rows.
-    pub(crate) fn unknown_row_type(row_type: RowType) -> Self {
+    pub(crate) fn unknown_row_type(row_type: FeatureDType) -> Self {
         Self::BadParameter {
             what: "the element type of the features",
             expected: "f32, f16 or bf16, and the same in all rows",

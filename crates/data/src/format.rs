@@ -19,7 +19,7 @@ mod verify;
 
 use std::path::Path;
 
-use kiln_feature::{FeatureSource, Labels};
+use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::Csc;
 use kiln_store::array_folder::{ElementType, Entries, FolderWriter};
 use kiln_store::check_count;
@@ -147,14 +147,14 @@ pub(crate) fn write_labels(set: &mut FolderWriter, labels: &Labels, split: &Spli
     Ok(())
 }
 
-fn write_features(set: &mut FolderWriter, features: &dyn FeatureSource) -> Result<()> {
+fn write_features(set: &mut FolderWriter, features: &dyn FeatureStore) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
         set.put("features_indptr.npy", ElementType::U64, sparse.indptr())?;
         set.put("features_indices.npy", ElementType::U32, sparse.columns())?;
         set.put("features_data.npy", ElementType::F32, sparse.values())?;
         return Ok(());
     }
-    let dtype = row_element_type(features.row_type())?;
+    let dtype = row_element_type(features.dtype())?;
     let mut array = set.rows("features.npy", dtype, features.dim())?;
     for_each_rows(features, |_, rows| push_rows(&mut array, rows))?;
     Ok(set.add(array)?)

@@ -2,7 +2,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureSource, Labels};
+use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
@@ -39,7 +39,7 @@ pub struct GraphDataset {
     node_offsets: SharedArray<u32>,
     labels: Arc<Labels>,
     node_labels: Option<Arc<Labels>>,
-    features: Option<Arc<dyn FeatureSource>>,
+    features: Option<Arc<dyn FeatureStore>>,
 }
 
 impl GraphDataset {
@@ -80,7 +80,7 @@ impl GraphDataset {
     ///
     /// # Errors
     /// [`kiln_store::Error::Inconsistent`] unless there is one row a node.
-    pub fn with_features(self, features: Arc<dyn FeatureSource>) -> Result<Self> {
+    pub fn with_features(self, features: Arc<dyn FeatureStore>) -> Result<Self> {
         let n_nodes = self.graph.n_nodes();
         check_count(&self.name, "the number of feature rows", n_nodes, features.n_rows())?;
         Ok(Self { features: Some(features), ..self })
@@ -131,7 +131,7 @@ impl GraphDataset {
     }
 
     /// The features of each node, if the nodes have features.
-    pub fn features(&self) -> Option<&Arc<dyn FeatureSource>> {
+    pub fn features(&self) -> Option<&Arc<dyn FeatureStore>> {
         self.features.as_ref()
     }
 

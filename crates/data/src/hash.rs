@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::Csc;
 use kiln_store::Hasher;
 
@@ -103,7 +103,7 @@ impl ArrayHasher {
         }
     }
 
-    fn features(&mut self, features: &dyn FeatureSource) -> Result<()> {
+    fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {
         let dim = features.dim();
         if let Some(sparse) = features.as_sparse() {
             self.array("features_indptr", "u64", sparse.indptr().len(), sparse.indptr());
@@ -112,17 +112,17 @@ impl ArrayHasher {
             self.array("features_data", "f32", format_args!("{n_values}x{dim}"), sparse.values());
             return Ok(());
         }
-        let row_type = features.row_type();
+        let row_type = features.dtype();
         self.line("features", row_type.name(), format_args!("{}x{dim}", features.n_rows()));
         for_each_rows(features, |_, rows| {
             match rows {
-                other if other.row_type() != row_type => {
-                    return Err(Error::unknown_row_type(other.row_type()));
+                other if other.dtype() != row_type => {
+                    return Err(Error::unknown_row_type(other.dtype()));
                 }
-                RowBuf::F32(values) => self.values(values),
-                RowBuf::F16(values) => self.values(values),
-                RowBuf::BF16(values) => self.values(values),
-                other => return Err(Error::unknown_row_type(other.row_type())),
+                FeatureBuffer::F32(values) => self.values(values),
+                FeatureBuffer::F16(values) => self.values(values),
+                FeatureBuffer::BF16(values) => self.values(values),
+                other => return Err(Error::unknown_row_type(other.dtype())),
             }
             Ok(())
         })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Sparse};
+use kiln_feature::{DenseFeatures, FeatureStore, SparseFeatures};
 use kiln_graph::NodeId;
 
 use crate::error::require;
@@ -19,7 +19,7 @@ impl GraphDataset {
     /// [`Error::BadParameter`](crate::Error::BadParameter) for graphs without a single node, whose features
     /// would have no columns, and [`Error::Feature`](crate::Error::Feature) for more than
     /// [`kiln_feature::MAX_DIM`] different numbers: more columns than are gathered.
-    pub fn one_hot_degrees(&self) -> Result<Arc<dyn FeatureSource>> {
+    pub fn one_hot_degrees(&self) -> Result<Arc<dyn FeatureStore>> {
         let n_nodes = self.graph().n_nodes();
         require(n_nodes > 0, "the number of nodes of the set", "at least 1", n_nodes)?;
         let degrees: Vec<u64> =
@@ -40,7 +40,7 @@ impl GraphDataset {
     /// [`Error::BadParameter`](crate::Error::BadParameter) for a set without node labels or without classes of
     /// them, and [`Error::Feature`](crate::Error::Feature) for more than [`kiln_feature::MAX_DIM`] classes: more
     /// columns than are gathered.
-    pub fn one_hot_node_labels(&self) -> Result<Arc<dyn FeatureSource>> {
+    pub fn one_hot_node_labels(&self) -> Result<Arc<dyn FeatureStore>> {
         let (classes, n_classes) = match self.node_labels() {
             Some(labels) => (labels.as_slice(), labels.n_classes()),
             None => (&[][..], 0),
@@ -51,8 +51,8 @@ impl GraphDataset {
     }
 
     /// One column that is 1 for each node: the model sees the topology alone, as in DGL's tutorial.
-    pub fn constant_features(&self) -> Arc<dyn FeatureSource> {
-        let ones = Dense::from_f32(vec![1.0; self.graph().n_nodes()], 1);
+    pub fn constant_features(&self) -> Arc<dyn FeatureStore> {
+        let ones = DenseFeatures::from_f32(vec![1.0; self.graph().n_nodes()], 1);
         Arc::new(ones.expect("any number of values should be rows of one"))
     }
 }
@@ -61,7 +61,7 @@ impl GraphDataset {
 fn one_hot(
     columns_of: impl ExactSizeIterator<Item = Option<u32>>,
     dim: usize,
-) -> Result<Arc<dyn FeatureSource>> {
+) -> Result<Arc<dyn FeatureStore>> {
     let mut indptr = Vec::with_capacity(columns_of.len() + 1);
     let mut columns = Vec::with_capacity(columns_of.len());
     indptr.push(0);
@@ -70,5 +70,5 @@ fn one_hot(
         indptr.push(columns.len() as u64);
     }
     let values = vec![1.0; columns.len()];
-    Ok(Arc::new(Sparse::new(indptr.into(), columns.into(), values.into(), dim)?))
+    Ok(Arc::new(SparseFeatures::new(indptr.into(), columns.into(), values.into(), dim)?))
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use kiln_data::Dataset;
-use kiln_feature::Rows;
+use kiln_feature::FeatureArray;
 use kiln_graph::{CscBuilder, MappedFile, NodeId, SharedArray};
 use peak_alloc::PeakAlloc;
 
@@ -35,8 +35,8 @@ fn building_a_dataset_copies_no_array() {
     let (train, val, test) = (ids(0), ids(1), ids(2));
     let given = (rows.as_ptr(), classes.as_ptr(), train.as_ptr().cast::<NodeId>());
 
-    let rows = Rows::from(rows);
-    let Rows::F32(values) = &rows else { panic!("{:?}", rows.row_type()) };
+    let rows = FeatureArray::from(rows);
+    let FeatureArray::F32(values) = &rows else { panic!("{:?}", rows.dtype()) };
     assert_eq!(values.as_ptr(), given.0);
     let builder = Dataset::builder(N_NODES).graph(graph.clone());
     let (data, peak) =

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use kiln_data::convert::{Options, convert};
 use kiln_data::{Dataset, Error, Split, format, open_within};
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_store::npy;
 use peak_alloc::PeakAlloc;
@@ -142,7 +142,7 @@ fn check_writing(root: &Path) {
     let data = Dataset {
         name: "large".into(),
         graph: Arc::new(CscBuilder::new(n_nodes).build(&[], &[]).unwrap()),
-        features: Arc::new(Dense::from_f32(vec![1.0; n_nodes * dim], dim).unwrap()),
+        features: Arc::new(DenseFeatures::from_f32(vec![1.0; n_nodes * dim], dim).unwrap()),
         labels: Arc::new(Labels::new(vec![0; n_nodes], 1)),
         split: Split { train: (0..n_nodes as u32).map(NodeId).collect(), ..Split::default() },
         names: Arc::default(),

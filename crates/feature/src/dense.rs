@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kiln_graph::{MappedFile, NodeId, SharedArray};
 
-use crate::row::check_dim;
-use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
+use crate::array::check_dim;
+use crate::{Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result};
 
 /// Features of which every value is stored, in memory or in a mapped file: row `v` belongs to node `v`.
 /// Cloning shares the rows.
@@ -15,8 +15,8 @@ use crate::{Error, FeatureSource, Result, RowBuf, RowType, Rows};
 ///
 /// Invariant: the values are a whole number of rows of `dim >= 1` columns.
 #[derive(Debug, Clone)]
-pub struct Dense {
-    rows: Rows,
+pub struct DenseFeatures {
+    rows: FeatureArray,
     dim: usize,
 }
 
@@ -25,7 +25,7 @@ pub struct Dense {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappedLayout {
     /// How the elements are stored.
-    pub row_type: RowType,
+    pub dtype: FeatureDType,
     /// Number of columns.
     pub dim: usize,
     /// Number of rows.
@@ -34,12 +34,12 @@ pub struct MappedLayout {
     pub offset_bytes: u64,
 }
 
-impl Dense {
+impl DenseFeatures {
     /// Features from rows of any element type, row-major.
     ///
     /// # Errors
     /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`, [`Error::PartialRow`] when the values are not a multiple of `dim`.
-    pub fn new(rows: Rows, dim: usize) -> Result<Self> {
+    pub fn new(rows: FeatureArray, dim: usize) -> Result<Self> {
         check_dim(dim)?;
         let n_values = rows.n_values();
         if !n_values.is_multiple_of(dim) {
@@ -51,15 +51,15 @@ impl Dense {
     /// Features from 32-bit floats, row-major.
     ///
     /// # Errors
-    /// As [`Dense::new`].
+    /// As [`DenseFeatures::new`].
     pub fn from_f32(rows: impl Into<SharedArray<f32>>, dim: usize) -> Result<Self> {
-        Self::new(Rows::F32(rows.into()), dim)
+        Self::new(FeatureArray::F32(rows.into()), dim)
     }
 
     /// Maps the rows of a file: little-endian, row by row.
     ///
     /// # Errors
-    /// [`Error::Graph`] when the file cannot be opened; otherwise as [`Dense::mapped`].
+    /// [`Error::Graph`] when the file cannot be opened; otherwise as [`DenseFeatures::mapped`].
     pub fn open(path: impl AsRef<Path>, layout: MappedLayout) -> Result<Self> {
         Self::mapped(&MappedFile::open(path)?, layout)
     }
@@ -72,21 +72,21 @@ impl Dense {
     /// [`Error::TooLarge`] when the layout's bytes cannot be counted.
     pub fn mapped(mapping: &MappedFile, layout: MappedLayout) -> Result<Self> {
         let bytes = byte_range(mapping, layout)?;
-        let rows = match layout.row_type {
-            RowType::F32 => Rows::F32(mapping.slice(bytes)?),
-            RowType::F16 => Rows::F16(mapping.slice(bytes)?),
-            RowType::BF16 => Rows::BF16(mapping.slice(bytes)?),
+        let rows = match layout.dtype {
+            FeatureDType::F32 => FeatureArray::F32(mapping.slice(bytes)?),
+            FeatureDType::F16 => FeatureArray::F16(mapping.slice(bytes)?),
+            FeatureDType::BF16 => FeatureArray::BF16(mapping.slice(bytes)?),
         };
         Ok(Self { rows, dim: layout.dim })
     }
 
     /// All rows, row-major.
-    pub fn rows(&self) -> &Rows {
+    pub fn rows(&self) -> &FeatureArray {
         &self.rows
     }
 }
 
-impl FeatureSource for Dense {
+impl FeatureStore for DenseFeatures {
     fn dim(&self) -> usize {
         self.dim
     }
@@ -95,21 +95,21 @@ impl FeatureSource for Dense {
         self.rows.n_values() / self.dim
     }
 
-    fn row_type(&self) -> RowType {
-        self.rows.row_type()
+    fn dtype(&self) -> FeatureDType {
+        self.rows.dtype()
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         self.rows.gather(self.dim, ids, out)
     }
 
-    fn in_memory(&self) -> Option<Arc<dyn FeatureSource>> {
+    fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
         Some(Arc::new(Self { rows: self.rows.in_memory(), dim: self.dim }))
     }
 }
 
 fn byte_range(mapping: &MappedFile, layout: MappedLayout) -> Result<Range<usize>> {
-    let MappedLayout { row_type, dim, n_rows, offset_bytes } = layout;
+    let MappedLayout { dtype: row_type, dim, n_rows, offset_bytes } = layout;
     check_dim(dim)?;
     let align_bytes = row_type.bytes();
     if !offset_bytes.is_multiple_of(align_bytes as u64) {

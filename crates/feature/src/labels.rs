@@ -1,6 +1,6 @@
 use kiln_graph::{NodeId, SharedArray};
 
-use crate::row::check_ids;
+use crate::array::check_ids;
 use crate::{Error, Result};
 
 /// The class of each node, or none. Cloning shares the array.

@@ -1,34 +1,34 @@
-//! Feature rows and labels by node id: [`FeatureSource`] gathers the rows of a list of nodes into a
-//! buffer that the caller owns, from rows in memory or in a mapped file ([`Dense`]), or from rows of which
-//! only the values that are not zero are stored ([`Sparse`]).
+//! Feature rows and labels by node id: [`FeatureStore`] gathers the rows of a list of nodes into a
+//! buffer that the caller owns, from rows in memory or in a mapped file ([`DenseFeatures`]), or from rows of which
+//! only the values that are not zero are stored ([`SparseFeatures`]).
 //!
 //! Rows are handed on as they are stored; widening half precision is a step of its own
-//! ([`RowBuf::into_f32`]). This crate never sees an edge, draws no random number, starts no thread and
+//! ([`FeatureBuffer::into_f32`]). This crate never sees an edge, draws no random number, starts no thread and
 //! knows no tensor.
 //!
 //! ```
-//! use kiln_feature::{Dense, FeatureSource, RowBuf};
+//! use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore};
 //! use kiln_graph::NodeId;
-//! let features = Dense::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2)?;
-//! let mut rows = RowBuf::default();
+//! let features = DenseFeatures::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2)?;
+//! let mut rows = FeatureBuffer::default();
 //! features.gather(&[NodeId(2), NodeId(0)], &mut rows)?;
 //! assert_eq!(rows.into_f32(), [2.0, 2.5, 0.0, 0.5]);
 //! # Ok::<(), kiln_feature::Error>(())
 //! ```
 
+mod array;
 mod dense;
 mod error;
 mod labels;
-mod row;
-mod source;
 mod sparse;
+mod store;
 
-pub use dense::{Dense, MappedLayout};
+pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
+pub use dense::{DenseFeatures, MappedLayout};
 pub use error::Error;
 pub use labels::Labels;
-pub use row::{RowBuf, RowType, Rows};
-pub use source::FeatureSource;
-pub use sparse::Sparse;
+pub use sparse::SparseFeatures;
+pub use store::FeatureStore;
 
 /// No source has more columns: a row would take 64 MiB, and a damaged file that promises more would take all
 /// memory when rows are gathered.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use kiln_graph::{NodeId, SharedArray};
 use kiln_mem::{prefetch, prefetch_range};
 
-use crate::row::{check_dim, check_ids};
-use crate::{Error, FeatureSource, Result, RowBuf, RowType};
+use crate::array::{check_dim, check_ids};
+use crate::{Error, FeatureBuffer, FeatureDType, FeatureStore, Result};
 
 /// Features of which only the values that are not zero are stored (compressed sparse rows), owned or
 /// mapped: row `v` belongs to node `v`. They are gathered as whole rows. Cloning shares the arrays.
@@ -16,7 +16,7 @@ use crate::{Error, FeatureSource, Result, RowBuf, RowType};
 /// | `columns` | `u32` | `n_values` | position of the value; its column, below `dim` |
 /// | `values` | `f32` | `n_values` | the same; values of one row and column add up |
 #[derive(Debug, Clone)]
-pub struct Sparse {
+pub struct SparseFeatures {
     indptr: SharedArray<u64>,
     columns: SharedArray<u32>,
     values: SharedArray<f32>,
@@ -29,7 +29,7 @@ const ROWS_AHEAD: usize = 8;
 /// Of a longer row, the processor asks for the rest by itself.
 const MAX_ASKED: u64 = 128;
 
-impl Sparse {
+impl SparseFeatures {
     /// Features from arrays that exist already. Runs in constant time, as mapped files must: the rows are
     /// checked when they are gathered.
     ///
@@ -62,17 +62,17 @@ impl Sparse {
         self.values.len()
     }
 
-    /// Where each row's values start; see the table on [`Sparse`].
+    /// Where each row's values start; see the table on [`SparseFeatures`].
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
     }
 
-    /// The column of each value; see the table on [`Sparse`].
+    /// The column of each value; see the table on [`SparseFeatures`].
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// The values that are stored; see the table on [`Sparse`].
+    /// The values that are stored; see the table on [`SparseFeatures`].
     pub fn values(&self) -> &[f32] {
         &self.values
     }
@@ -108,7 +108,7 @@ impl Sparse {
         Ok(())
     }
 
-    /// Where the values of a row lie among [`Sparse::columns`] and [`Sparse::values`].
+    /// Where the values of a row lie among [`SparseFeatures::columns`] and [`SparseFeatures::values`].
     ///
     /// # Errors
     /// [`Error::BadSparseRow`] for a row whose values would lie where there are none.
@@ -154,7 +154,7 @@ impl Sparse {
     }
 }
 
-impl FeatureSource for Sparse {
+impl FeatureStore for SparseFeatures {
     fn dim(&self) -> usize {
         self.dim
     }
@@ -163,14 +163,14 @@ impl FeatureSource for Sparse {
         self.indptr.len() - 1
     }
 
-    fn row_type(&self) -> RowType {
-        RowType::F32
+    fn dtype(&self) -> FeatureDType {
+        FeatureDType::F32
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         check_ids("feature row", ids, self.n_rows())?;
         let mut rows = match std::mem::take(out) {
-            RowBuf::F32(rows) => rows,
+            FeatureBuffer::F32(rows) => rows,
             _ => Vec::new(),
         };
         rows.clear();
@@ -182,17 +182,17 @@ impl FeatureSource for Sparse {
             rows.resize(start + self.dim, 0.0);
             self.add_row(node, &mut rows[start..])?;
         }
-        *out = RowBuf::F32(rows);
+        *out = FeatureBuffer::F32(rows);
         Ok(())
     }
 
-    fn in_memory(&self) -> Option<Arc<dyn FeatureSource>> {
+    fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
         let Self { indptr, columns, values, dim } = self;
         let (indptr, columns, values) = (indptr.in_memory(), columns.in_memory(), values.in_memory());
         Some(Arc::new(Self { indptr, columns, values, dim: *dim }))
     }
 
-    fn as_sparse(&self) -> Option<&Sparse> {
+    fn as_sparse(&self) -> Option<&SparseFeatures> {
         Some(self)
     }
 }

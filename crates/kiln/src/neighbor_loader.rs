@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
 use kiln_data::Dataset;
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, gcn_norm};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
 use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, NodeFetch, Pass, SeedBatch, StageTimes};
@@ -232,7 +232,7 @@ struct OnDevice {
 
 /// Prepares batches on the host and copies them to a device, or prepares them there.
 pub(crate) enum NodeBatcher {
-    Host(DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>),
+    Host(DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>),
     Device(DeviceNodeFetch),
 }
 

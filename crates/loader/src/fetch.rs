@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{Block, LocalId};
 use kiln_sample::{FrontierSampler, RngKey, Scratch, Seeds};
 
@@ -49,7 +49,7 @@ pub struct NodeFetch<S: ?Sized, F: ?Sized> {
     labels: Arc<Labels>,
 }
 
-impl<S: FrontierSampler + ?Sized, F: FeatureSource + ?Sized> NodeFetch<S, F> {
+impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeFetch<S, F> {
     /// Batches from these parts, which are shared with the caller.
     pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
         Self { sampler, features, labels }
@@ -78,7 +78,7 @@ pub struct MiniBatch {
     pub seed_index: Vec<LocalId>,
     /// Features of the input nodes as stored, `[n_src, x_dim]`: those of `blocks[0].srcs()`, or of the
     /// distinct seeds in the order of `seed_index` for a model without layers.
-    pub x: RowBuf,
+    pub x: FeatureBuffer,
     /// Number of feature columns.
     pub x_dim: usize,
     /// Each seed's class, aligned with `seeds` and `seed_index`; never negative.
@@ -101,7 +101,7 @@ impl MiniBatch {
 impl<S, F> Fetch for NodeFetch<S, F>
 where
     S: FrontierSampler + ?Sized + 'static,
-    F: FeatureSource + ?Sized + 'static,
+    F: FeatureStore + ?Sized + 'static,
 {
     type Batch = MiniBatch;
     type Scratch = Scratch;
@@ -119,7 +119,7 @@ where
             sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
         }
         let sampled_at = Instant::now();
-        let mut x = RowBuf::empty(self.features.row_type());
+        let mut x = FeatureBuffer::empty(self.features.dtype());
         match sampled.blocks.first() {
             Some(block) => self.features.gather(block.srcs(), &mut x)?,
             None => self.features.gather(&seeds.distinct(&sampled.seed_index), &mut x)?,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{Block, BlockParts, Csc, EdgeId, LocalId, NodeId, SharedArray};
 use kiln_sample::RngKey;
 
@@ -24,7 +24,7 @@ pub struct GraphFetch<F: ?Sized> {
     labels: Arc<Labels>,
 }
 
-impl<F: FeatureSource + ?Sized> GraphFetch<F> {
+impl<F: FeatureStore + ?Sized> GraphFetch<F> {
     /// Batches from these parts, which are shared with the caller. The nodes of graph `g` are
     /// `node_offsets[g]..node_offsets[g + 1]` of `graph`; `labels` has one class a graph.
     ///
@@ -76,7 +76,7 @@ pub struct GraphBatch {
     /// `node_offsets[i]..node_offsets[i + 1]` are the rows of `graphs[i]`, none for a graph without nodes.
     pub node_offsets: Vec<u32>,
     /// Features of the nodes as stored, `[n_nodes, x_dim]`: those of `block.srcs()`.
-    pub x: RowBuf,
+    pub x: FeatureBuffer,
     /// Number of feature columns.
     pub x_dim: usize,
     /// Each graph's class, aligned with `graphs`; never negative.
@@ -96,7 +96,7 @@ impl GraphBatch {
     }
 }
 
-impl<F: FeatureSource + ?Sized + 'static> Fetch for GraphFetch<F> {
+impl<F: FeatureStore + ?Sized + 'static> Fetch for GraphFetch<F> {
     type Batch = GraphBatch;
     type Scratch = ();
 
@@ -109,7 +109,7 @@ impl<F: FeatureSource + ?Sized + 'static> Fetch for GraphFetch<F> {
             block.transpose();
         }
         let copied_at = Instant::now();
-        let mut x = RowBuf::empty(self.features.row_type());
+        let mut x = FeatureBuffer::empty(self.features.dtype());
         self.features.gather(block.srcs(), &mut x)?;
         let mut labels = Vec::new();
         self.labels.gather(&graphs, &mut labels).map_err(about_graph)?;

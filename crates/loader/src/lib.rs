@@ -8,14 +8,14 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use kiln_feature::{Dense, Labels};
+//! use kiln_feature::{DenseFeatures, Labels};
 //! use kiln_graph::{CscBuilder, NodeId};
 //! use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 //! use kiln_sample::{Fanout, NeighborSampler};
 //!
 //! let graph = Arc::new(CscBuilder::new(4).build(&[0, 1, 2, 3], &[1, 2, 3, 0])?);
 //! let sampler = Arc::new(NeighborSampler::new(graph, [Fanout::UpTo(10), Fanout::All]));
-//! let features = Arc::new(Dense::from_f32(vec![0.0, 1.0, 2.0, 3.0], 1)?);
+//! let features = Arc::new(DenseFeatures::from_f32(vec![0.0, 1.0, 2.0, 3.0], 1)?);
 //! let labels = Arc::new(Labels::new(vec![0, 1, 0, 1], 2));
 //! let config = ItemSamplerConfig { batch_size: 2, shuffle: false, ..Default::default() };
 //! let items = ItemSampler::new([0, 1, 2].map(NodeId), config)?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use kiln_data::Split;
 use kiln_data::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
-use kiln_feature::{FeatureSource, Labels};
+use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
@@ -37,7 +37,7 @@ pub struct Part {
     /// The whole graph's id of the first edge into each row, `[n_owned]`; the others follow it without a gap.
     pub first_edges: SharedArray<u64>,
     /// The features of each row, `[n_owned, dim]`.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// Feature rows of nodes that other parts own; `None` when none were to be kept, or none would be asked for.
     pub cache: Option<Cache>,
     /// The class of each node of the whole graph, or none.
@@ -64,7 +64,7 @@ pub struct Cache {
     /// In how many batches of the epoch that was sampled ahead each was an input, `[n_rows]`.
     pub counts: SharedArray<u32>,
     /// The features of each row, `[n_rows, dim]`.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
 }
 
 impl Part {

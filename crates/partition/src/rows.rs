@@ -1,7 +1,7 @@
 //! Writing the feature rows of some nodes, as they are stored, a few at a time.
 
 use kiln_data::graph_folder::{RowFiles, push_rows, row_element_type};
-use kiln_feature::{FeatureSource, RowBuf, Sparse};
+use kiln_feature::{FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::NodeId;
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
@@ -14,15 +14,15 @@ const VALUES_AT_ONCE: usize = 1 << 16;
 pub(crate) fn put_rows(
     folder: &mut FolderWriter,
     files: &RowFiles,
-    features: &dyn FeatureSource,
+    features: &dyn FeatureStore,
     nodes: &[NodeId],
 ) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
         return put_sparse(folder, files, sparse, nodes);
     }
     let dim = features.dim();
-    let mut array = folder.rows(files.dense, row_element_type(features.row_type())?, dim)?;
-    let mut rows = RowBuf::empty(features.row_type());
+    let mut array = folder.rows(files.dense, row_element_type(features.dtype())?, dim)?;
+    let mut rows = FeatureBuffer::empty(features.dtype());
     for nodes in nodes.chunks((VALUES_AT_ONCE / dim).max(1)) {
         features.gather(nodes, &mut rows)?;
         push_rows(&mut array, &rows)?;
@@ -30,7 +30,12 @@ pub(crate) fn put_rows(
     Ok(folder.add(array)?)
 }
 
-fn put_sparse(folder: &mut FolderWriter, files: &RowFiles, sparse: &Sparse, nodes: &[NodeId]) -> Result<()> {
+fn put_sparse(
+    folder: &mut FolderWriter,
+    files: &RowFiles,
+    sparse: &SparseFeatures,
+    nodes: &[NodeId],
+) -> Result<()> {
     let [indptr_file, columns_file, values_file] = files.sparse;
     let mut indptr = folder.vector(indptr_file, ElementType::U64)?;
     let mut columns = folder.vector(columns_file, ElementType::U32)?;

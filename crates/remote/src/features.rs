@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
-use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{Cache, PartitionRow};
 
@@ -33,7 +33,7 @@ pub struct RemoteFeatures {
 #[derive(Debug)]
 struct Hot {
     nodes: NodeSet,
-    rows: Arc<dyn FeatureSource>,
+    rows: Arc<dyn FeatureStore>,
 }
 
 impl RemoteFeatures {
@@ -79,10 +79,10 @@ impl RemoteFeatures {
     }
 
     fn row_bytes(&self) -> usize {
-        self.dim() * self.row_type().bytes()
+        self.dim() * self.dtype().bytes()
     }
 
-    fn gather_all(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+    fn gather_all(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         let mut places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
         let kept = self.find_kept(&mut places, ids);
         let rows_at_once = (ANSWER_BYTES / self.row_bytes()).clamp(1, MAX_ROWS);
@@ -129,17 +129,17 @@ impl RemoteFeatures {
     }
 
     /// Makes room for all rows, with those that lie here in their places.
-    fn gather_own(&self, places: &Places, n_rows: usize, out: &mut RowBuf) -> Result<()> {
+    fn gather_own(&self, places: &Places, n_rows: usize, out: &mut FeatureBuffer) -> Result<()> {
         match self.graph.own().filter(|_| 0 < places.n_own) {
             // In one go, with any row in the places of others.
             Some(held) => held.gather(&places.own, out),
-            None => fit(out, self.row_type(), n_rows * self.dim()).ok_or_else(|| self.unknown()),
+            None => fit(out, self.dtype(), n_rows * self.dim()).ok_or_else(|| self.unknown()),
         }
     }
 
-    fn gather_hot(&self, places: &Places, out: &mut RowBuf) -> Result<()> {
+    fn gather_hot(&self, places: &Places, out: &mut FeatureBuffer) -> Result<()> {
         let Some(hot) = self.hot.as_ref().filter(|_| !places.hot.is_empty()) else { return Ok(()) };
-        let (row_bytes, mut rows) = (self.row_bytes(), RowBuf::empty(self.row_type()));
+        let (row_bytes, mut rows) = (self.row_bytes(), FeatureBuffer::empty(self.dtype()));
         let cached: Vec<CacheRow> = places.hot.iter().map(|(row, _)| *row).collect();
         hot.rows.gather(CacheRow::local_nodes(&cached), &mut rows)?;
         let (from, to) = (bytes_mut(&mut rows), bytes_mut(out));
@@ -151,11 +151,11 @@ impl RemoteFeatures {
     }
 
     fn unknown(&self) -> Error {
-        Error::BadParts { reason: format!("rows of {}, which this version does not know", self.row_type()) }
+        Error::BadParts { reason: format!("rows of {}, which this version does not know", self.dtype()) }
     }
 }
 
-impl FeatureSource for RemoteFeatures {
+impl FeatureStore for RemoteFeatures {
     fn dim(&self) -> usize {
         self.graph.dim()
     }
@@ -164,11 +164,11 @@ impl FeatureSource for RemoteFeatures {
         self.graph.n_nodes()
     }
 
-    fn row_type(&self) -> RowType {
-        self.graph.row_type()
+    fn dtype(&self) -> FeatureDType {
+        self.graph.dtype()
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> kiln_feature::Result<()> {
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
         Ok(self.gather_all(ids, out)?)
     }
 }
@@ -310,14 +310,14 @@ impl Piece<'_> {
 }
 
 /// Makes room for so many values, of which each will be written; `None` for a type that is newer than this.
-fn fit(out: &mut RowBuf, row_type: RowType, n_values: usize) -> Option<()> {
-    if out.row_type() != row_type {
-        *out = RowBuf::empty(row_type);
+fn fit(out: &mut FeatureBuffer, row_type: FeatureDType, n_values: usize) -> Option<()> {
+    if out.dtype() != row_type {
+        *out = FeatureBuffer::empty(row_type);
     }
     match out {
-        RowBuf::F32(values) => resize(values, n_values),
-        RowBuf::F16(values) => resize(values, n_values),
-        RowBuf::BF16(values) => resize(values, n_values),
+        FeatureBuffer::F32(values) => resize(values, n_values),
+        FeatureBuffer::F16(values) => resize(values, n_values),
+        FeatureBuffer::BF16(values) => resize(values, n_values),
         _ => return None,
     }
     Some(())
@@ -332,11 +332,11 @@ fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
 }
 
 /// The bytes of gathered rows; `None` for a type that is newer than this.
-fn bytes_mut(rows: &mut RowBuf) -> Option<&mut [u8]> {
+fn bytes_mut(rows: &mut FeatureBuffer) -> Option<&mut [u8]> {
     match rows {
-        RowBuf::F32(values) => Some(bytemuck::cast_slice_mut(values)),
-        RowBuf::F16(values) => Some(bytemuck::cast_slice_mut(values)),
-        RowBuf::BF16(values) => Some(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::F32(values) => Some(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::F16(values) => Some(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::BF16(values) => Some(bytemuck::cast_slice_mut(values)),
         _ => None,
     }
 }

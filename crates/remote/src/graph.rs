@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kiln_comm::rpc::Door;
-use kiln_feature::{Labels, RowType};
+use kiln_feature::{FeatureDType, Labels};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{Part, PartitionBook};
 use kiln_sample::Rule;
@@ -41,7 +41,7 @@ pub struct RemoteGraph {
     /// To train, to validate, to test on.
     split: [SharedArray<NodeId>; 3],
     told: Opened,
-    row_type: RowType,
+    row_type: FeatureDType,
     rules: Rules,
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
@@ -90,8 +90,9 @@ impl RemoteGraph {
             let reason = "features without a column: partition a data set that has some".to_owned();
             return Err(Error::BadParts { reason });
         }
-        let row_type =
-            [RowType::F32, RowType::F16, RowType::BF16].into_iter().find(|it| it.name() == told.row_type);
+        let row_type = [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16]
+            .into_iter()
+            .find(|it| it.name() == told.row_type);
         let row_type = row_type.ok_or_else(|| Error::BadParts {
             reason: format!("features of {}, which this version does not know", told.row_type),
         })?;
@@ -146,7 +147,7 @@ impl RemoteGraph {
     }
 
     /// How features are stored.
-    pub fn row_type(&self) -> RowType {
+    pub fn dtype(&self) -> FeatureDType {
         self.row_type
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_partition::{Part, PartitionRow};
 use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
@@ -44,11 +44,11 @@ impl Held {
     }
 
     /// Rows of features.
-    pub(crate) fn gather(&self, rows: &[PartitionRow], out: &mut RowBuf) -> Result<()> {
+    pub(crate) fn gather(&self, rows: &[PartitionRow], out: &mut FeatureBuffer) -> Result<()> {
         Ok(self.features().gather(PartitionRow::local_nodes(rows), out)?)
     }
 
-    pub(crate) fn features(&self) -> &dyn FeatureSource {
+    pub(crate) fn features(&self) -> &dyn FeatureStore {
         &*self.part.features
     }
 
@@ -65,7 +65,7 @@ impl Held {
             offsets: part.book.offsets().to_vec(),
             n_edges: part.n_edges,
             dim: features.dim() as u32,
-            row_type: features.row_type().name().to_owned(),
+            row_type: features.dtype().name().to_owned(),
             n_classes: part.labels.n_classes() as u64,
             class_names: part.class_names.clone(),
             has_weights: graph.weights().is_some(),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kiln_feature::RowBuf;
+use kiln_feature::FeatureBuffer;
 use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
@@ -170,12 +170,12 @@ impl Graph for Service {
         let rows = self.rows(&request.rows, MAX_ROWS)?;
         self.responder.respond(request.rows.len(), move |held, response| {
             let features = held.features();
-            let row_bytes = features.dim() * features.row_type().bytes();
+            let row_bytes = features.dim() * features.dtype().bytes();
             for rows in rows.chunks((CHUNK_BYTES / row_bytes).max(1)) {
                 if !response.is_open() {
                     break;
                 }
-                let mut values = RowBuf::empty(features.row_type());
+                let mut values = FeatureBuffer::empty(features.dtype());
                 held.gather(rows, &mut values)?;
                 if !wire::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
                     break;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, pod_collect_to_vec};
 use bytes::Bytes;
-use kiln_feature::RowBuf;
+use kiln_feature::FeatureBuffer;
 use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
@@ -23,11 +23,11 @@ pub(crate) fn bytes_of<T: Pod + Send>(values: Vec<T>) -> Bytes {
 }
 
 /// Gathered rows as bytes, without a copy.
-pub(crate) fn bytes_of_rows(rows: RowBuf) -> Option<Bytes> {
+pub(crate) fn bytes_of_rows(rows: FeatureBuffer) -> Option<Bytes> {
     match rows {
-        RowBuf::F32(values) => Some(bytes_of(values)),
-        RowBuf::F16(values) => Some(bytes_of(values)),
-        RowBuf::BF16(values) => Some(bytes_of(values)),
+        FeatureBuffer::F32(values) => Some(bytes_of(values)),
+        FeatureBuffer::F16(values) => Some(bytes_of(values)),
+        FeatureBuffer::BF16(values) => Some(bytes_of(values)),
         _ => None,
     }
 }

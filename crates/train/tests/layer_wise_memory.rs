@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kiln_feature::Dense;
+use kiln_feature::DenseFeatures;
 use kiln_graph::{Csc, CscBuilder};
 use kiln_kernels::DeviceBlock;
 use kiln_nn::{Aggregate, BlockModel, Ctx, LayerWise, Sage, SageConfig};
@@ -107,7 +107,7 @@ impl LayerWise for Watched {
 fn memory_stays_within_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let (graph, device) = (graph(), Device::flex());
-    let features = Dense::from_f32(vec![0.5; N_NODES as usize * 16], 16).unwrap();
+    let features = DenseFeatures::from_f32(vec![0.5; N_NODES as usize * 16], 16).unwrap();
     // Threads and their stacks are there before anything is counted.
     rayon::broadcast(|_| ());
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 use kiln_data::Dataset;
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_loader::{Pass, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::RngKey;
@@ -46,7 +46,7 @@ fn peak_bytes(run: impl FnOnce()) -> usize {
 fn wide_data() -> Dataset {
     let values: Vec<f32> = (0..N_NODES * DIM).map(|i| (i % 97) as f32 / 97.0).collect();
     let labels: Vec<i32> = (0..N_NODES as i32).map(|node| node % 4).collect();
-    let features = Arc::new(Dense::from_f32(values, DIM).unwrap());
+    let features = Arc::new(DenseFeatures::from_f32(values, DIM).unwrap());
     Dataset { features, labels: Arc::new(Labels::new(labels, 4)), ..data(N_NODES) }
 }
 

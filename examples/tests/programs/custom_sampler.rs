@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use kiln_data::{Dataset, Split, format, synthetic};
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use serde_json::Value;
 
@@ -108,7 +108,7 @@ fn leaves_and_hubs() -> Dataset {
     Dataset {
         name: "leaves and hubs".into(),
         graph: Arc::new(CscBuilder::new(n_nodes as usize).build(&srcs, &dsts).unwrap()),
-        features: Arc::new(Dense::from_f32(features, N_CLASSES as usize).unwrap()),
+        features: Arc::new(DenseFeatures::from_f32(features, N_CLASSES as usize).unwrap()),
         labels: Arc::new(Labels::new(labels, N_CLASSES as usize)),
         split: Split { train: part(0..2000), val: part(2000..2500), test: part(2500..N_LEAVES) },
         class_names: Vec::new(),

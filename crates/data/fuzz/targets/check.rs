@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kiln_data::{Dataset, Error, GraphDataset, Note};
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::{NodeId, gcn_norm};
 
 /// Rows wider than this are not gathered: a promise of many columns costs nothing until rows are asked for.
@@ -115,12 +115,12 @@ pub(super) fn graphs(data: &GraphDataset) {
 }
 
 /// The first and the last row, and one that does not exist.
-fn gather(features: &dyn FeatureSource, n_rows: usize) {
+fn gather(features: &dyn FeatureStore, n_rows: usize) {
     assert!(0 < features.dim());
     if features.dim() > MAX_DIM {
         return;
     }
-    let mut rows = RowBuf::empty(features.row_type());
+    let mut rows = FeatureBuffer::empty(features.dtype());
     let ends = [NodeId(0), NodeId(n_rows.saturating_sub(1) as u32)];
     match features.gather(&ends, &mut rows) {
         Ok(()) => assert_eq!(rows.n_values(), 2 * features.dim()),

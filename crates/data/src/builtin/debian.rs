@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
@@ -175,7 +175,7 @@ struct WordVectors {
     dim: usize,
 }
 
-fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<Dense> {
+fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<DenseFeatures> {
     let vectors = load_word_vectors(files, n_nodes)?;
     let mut rows = vec![0.0; n_nodes * vectors.dim];
     for (row, range) in rows.chunks_exact_mut(vectors.dim).zip(vectors.indptr.windows(2)) {
@@ -195,7 +195,7 @@ fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<Dense> {
             }
         }
     }
-    Ok(Dense::from_f32(rows, vectors.dim)?)
+    Ok(DenseFeatures::from_f32(rows, vectors.dim)?)
 }
 
 fn load_word_vectors(files: &Files<'_>, n_nodes: usize) -> Result<WordVectors> {

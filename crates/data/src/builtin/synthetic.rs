@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
 
 use crate::draws::Draws;
@@ -210,7 +210,7 @@ fn dataset(
     Ok(Dataset {
         name: name.to_owned(),
         graph: Arc::new(graph),
-        features: Arc::new(Dense::from_f32(features.rows, features.dim)?),
+        features: Arc::new(DenseFeatures::from_f32(features.rows, features.dim)?),
         labels: Arc::new(Labels::new(labels, n_classes)),
         split,
         names: Arc::new(Names::default()),

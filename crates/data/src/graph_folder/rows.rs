@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use half::bf16;
-use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows, Sparse};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, SparseFeatures};
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::{
     ArrayFolder, ArrayWriter, ElementType, Entries, Known, bad_key, check_together, missing_entry,
@@ -64,11 +64,11 @@ impl RowFiles {
 ///
 /// # Errors
 /// [`kiln_store::Error::Inconsistent`] for offsets that do not end where the values do, [`Error::Feature`].
-pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<Arc<dyn FeatureSource>> {
+pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<Arc<dyn FeatureStore>> {
     let Some(entry) = arrays.entries().get(files.dense) else {
         let [indptr, columns, values] = files.sparse;
         let sparse =
-            Sparse::new(arrays.values(indptr)?, arrays.values(columns)?, arrays.values(values)?, dim);
+            SparseFeatures::new(arrays.values(indptr)?, arrays.values(columns)?, arrays.values(values)?, dim);
         return Ok(Arc::new(sparse.map_err(|error| match error {
             kiln_feature::Error::BadSparse { what, expected, got } => {
                 StoreError::Inconsistent { file: arrays.folder().join(indptr), what, expected, got }.into()
@@ -77,11 +77,11 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
         })?));
     };
     let rows = match entry.dtype {
-        ElementType::F16 => Rows::F16(arrays.values(files.dense)?),
-        ElementType::BF16 => Rows::BF16(arrays.values::<bf16>(files.dense)?),
-        _ => Rows::F32(arrays.values(files.dense)?),
+        ElementType::F16 => FeatureArray::F16(arrays.values(files.dense)?),
+        ElementType::BF16 => FeatureArray::BF16(arrays.values::<bf16>(files.dense)?),
+        _ => FeatureArray::F32(arrays.values(files.dense)?),
     };
-    Ok(Arc::new(Dense::new(rows, dim)?))
+    Ok(Arc::new(DenseFeatures::new(rows, dim)?))
 }
 
 /// Reads all rows and checks that they are finite numbers in columns that exist.
@@ -98,11 +98,11 @@ pub fn verify_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result
 ///
 /// # Errors
 /// [`Error::BadParameter`] for a type that has no name here.
-pub fn row_element_type(row_type: RowType) -> Result<ElementType> {
+pub fn row_element_type(row_type: FeatureDType) -> Result<ElementType> {
     match row_type {
-        RowType::F32 => Ok(ElementType::F32),
-        RowType::F16 => Ok(ElementType::F16),
-        RowType::BF16 => Ok(ElementType::BF16),
+        FeatureDType::F32 => Ok(ElementType::F32),
+        FeatureDType::F16 => Ok(ElementType::F16),
+        FeatureDType::BF16 => Ok(ElementType::BF16),
         other => Err(Error::unknown_row_type(other)),
     }
 }
@@ -111,15 +111,15 @@ pub fn row_element_type(row_type: RowType) -> Result<ElementType> {
 ///
 /// # Errors
 /// [`Error::BadParameter`] for rows of another element type than the array's, [`kiln_store::Error::Io`].
-pub fn push_rows(array: &mut ArrayWriter, rows: &RowBuf) -> Result<()> {
-    if row_element_type(rows.row_type())? != array.dtype() {
-        return Err(Error::unknown_row_type(rows.row_type()));
+pub fn push_rows(array: &mut ArrayWriter, rows: &FeatureBuffer) -> Result<()> {
+    if row_element_type(rows.dtype())? != array.dtype() {
+        return Err(Error::unknown_row_type(rows.dtype()));
     }
     match rows {
-        RowBuf::F32(values) => array.push(values)?,
-        RowBuf::F16(values) => array.push(values)?,
-        RowBuf::BF16(values) => array.push(values)?,
-        other => return Err(Error::unknown_row_type(other.row_type())),
+        FeatureBuffer::F32(values) => array.push(values)?,
+        FeatureBuffer::F16(values) => array.push(values)?,
+        FeatureBuffer::BF16(values) => array.push(values)?,
+        other => return Err(Error::unknown_row_type(other.dtype())),
     }
     Ok(())
 }

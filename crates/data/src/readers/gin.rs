@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::{FromStr, SplitAsciiWhitespace};
 use std::sync::Arc;
 
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{CscBuilder, open_file};
 use kiln_store::Error as StoreError;
 use kiln_store::text::MAX_LINE_BYTES;
@@ -125,7 +125,7 @@ impl Graphs {
         data = data.with_node_labels(Labels::new(classes, names.len()))?;
         data.node_label_names = names;
         if let Some(dim @ 1..) = self.n_attributes {
-            data = data.with_features(Arc::new(Dense::from_f32(self.attributes, dim)?))?;
+            data = data.with_features(Arc::new(DenseFeatures::from_f32(self.attributes, dim)?))?;
         }
         Ok(data)
     }

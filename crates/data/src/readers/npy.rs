@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureSource, Labels, Sparse};
+use kiln_feature::{FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
@@ -146,7 +146,7 @@ pub(crate) fn open_features(
     n_nodes: usize,
     dim: Option<usize>,
     notes: &mut Vec<Note>,
-) -> Result<Arc<dyn FeatureSource>> {
+) -> Result<Arc<dyn FeatureStore>> {
     let path = required(folder, &FEATURES, "the features of each node")?;
     let array = ArrayFile::open(&path)?;
     let is_dense = path.ends_with("features.npy");
@@ -169,7 +169,7 @@ pub(crate) fn open_features(
         let values_path = required(folder, &["features_data.npy"], "the value of each feature")?;
         let values = ArrayFile::open(values_path)?.values::<f32>()?;
         let dim = dim.unwrap_or_else(|| columns.iter().max().map_or(1, |&column| column as usize + 1));
-        let sparse = Sparse::new(indptr, columns, values, dim);
+        let sparse = SparseFeatures::new(indptr, columns, values, dim);
         Arc::new(sparse.map_err(|error| place.located(error.into()))?)
     })
 }

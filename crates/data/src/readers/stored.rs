@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels, MAX_DIM};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels, MAX_DIM};
 use kiln_graph::CscBuilder;
 use kiln_store::Error as StoreError;
 use kiln_store::text::TextTable;
@@ -103,7 +103,7 @@ impl Edges {
     }
 }
 
-fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Dense> {
+fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     const TO: &str = "memory: convert the folder once (cargo xtask data convert) to have them mapped";
     let (path, rows, from) = match source {
         Source::Mapped(array) => (array.path().to_owned(), rows_of(array, notes)?, None),
@@ -120,7 +120,7 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
                 values.extend_from_slice(row);
                 Ok(())
             })?;
-            (path.clone(), Dense::from_f32(values, dim)?, Some("lines of text"))
+            (path.clone(), DenseFeatures::from_f32(values, dim)?, Some("lines of text"))
         }
     };
     check_count(&path, "the number of feature rows", n_nodes, rows.n_rows())?;

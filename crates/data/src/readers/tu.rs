@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::CscBuilder;
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
@@ -83,7 +83,7 @@ pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
         data.node_label_names = names;
     }
     if let Some(attributes) = files.finite("node_attributes", n_nodes)? {
-        data = data.with_features(Arc::new(Dense::from_f32(attributes.values, attributes.dim)?))?;
+        data = data.with_features(Arc::new(DenseFeatures::from_f32(attributes.values, attributes.dim)?))?;
     }
     data.note_asymmetry()
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kiln_data::{BuildError, Dataset, DatasetBuilder, Error};
-use kiln_feature::{Dense, FeatureSource, Rows};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 
 const SRCS: [u32; 4] = [0, 1, 2, 3];
@@ -58,8 +58,8 @@ fn symmetrizes_edge_lists_and_graphs_alike() {
 #[test]
 fn shares_a_graph_and_a_feature_source() {
     let graph = Arc::new(CscBuilder::new(4).build(&SRCS, &DSTS).unwrap());
-    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(vec![1.0; 4], 1).unwrap());
-    let data = ring().graph(graph.clone()).feature_source(features.clone()).build().unwrap();
+    let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(vec![1.0; 4], 1).unwrap());
+    let data = ring().graph(graph.clone()).feature_store(features.clone()).build().unwrap();
     assert!(Arc::ptr_eq(&data.graph, &graph) && Arc::ptr_eq(&data.features, &features));
 }
 
@@ -155,6 +155,6 @@ fn takes_rows_of_any_stored_type() {
     let rows = vec![half::f16::from_f32(0.5); 8];
     let data = ring().features(rows, 2).build().unwrap();
     assert_eq!(data.features.row(NodeId(3)).unwrap(), [0.5, 0.5]);
-    let rows: Rows = vec![half::bf16::from_f32(0.25); 4].into();
+    let rows: FeatureArray = vec![half::bf16::from_f32(0.25); 4].into();
     assert_eq!(ring().features(rows, 1).build().unwrap().features.row(NodeId(0)).unwrap(), [0.25]);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use kiln_data::{Dataset, Error, debian_packages, read_debian_packages};
-use kiln_feature::RowBuf;
+use kiln_feature::FeatureBuffer;
 use kiln_graph::NodeId;
 use kiln_store::Error as StoreError;
 use serde_json::Value;
@@ -168,7 +168,7 @@ fn every_class_has_100_nodes_and_some_in_each_part() {
 fn features_have_their_golden_digest() {
     let data = debian_packages().unwrap();
     let all: Vec<NodeId> = (0..63_437).map(NodeId).collect();
-    let mut rows = RowBuf::default();
+    let mut rows = FeatureBuffer::default();
     data.features.gather(&all, &mut rows).unwrap();
     let rows = rows.into_f32();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();

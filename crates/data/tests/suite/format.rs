@@ -10,7 +10,9 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use kiln_data::synthetic::{self, SbmConfig};
 use kiln_data::{Dataset, Error, Names, Split, debian_packages, format};
-use kiln_feature::{Dense, FeatureSource, Labels, RowBuf, RowType, Rows, Sparse};
+use kiln_feature::{
+    DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Labels, SparseFeatures,
+};
 use kiln_graph::{CscBuilder, NodeId, SharedArray};
 use kiln_store::{Error as StoreError, npy};
 
@@ -30,7 +32,7 @@ fn nodes(ids: &[u32]) -> SharedArray<NodeId> {
 }
 
 /// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, with weights and types; node 3 has no class.
-fn small(features: impl FeatureSource + 'static) -> Dataset {
+fn small(features: impl FeatureStore + 'static) -> Dataset {
     let builder = CscBuilder::new(4).weights(&[0.5, 1.0, 1.5, 2.0]).edge_types(&[0, 1, 0, 1]);
     Dataset {
         name: "small".into(),
@@ -45,13 +47,13 @@ fn small(features: impl FeatureSource + 'static) -> Dataset {
     }
 }
 
-fn rows() -> Dense {
-    Dense::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap()
+fn rows() -> DenseFeatures {
+    DenseFeatures::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap()
 }
 
-fn sparse() -> Sparse {
+fn sparse() -> SparseFeatures {
     let columns: SharedArray<u32> = vec![1, 0, 99, 0].into();
-    Sparse::new(vec![0, 1, 3, 3, 4].into(), columns, vec![0.5, 1.0, 1.5, 3.0].into(), 500).unwrap()
+    SparseFeatures::new(vec![0, 1, 3, 3, 4].into(), columns, vec![0.5, 1.0, 1.5, 3.0].into(), 500).unwrap()
 }
 
 /// The set in a folder of its own.
@@ -76,9 +78,9 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-fn all_rows(data: &Dataset) -> RowBuf {
+fn all_rows(data: &Dataset) -> FeatureBuffer {
     let nodes: Vec<NodeId> = (0..data.features.n_rows() as u32).map(NodeId).collect();
-    let mut rows = RowBuf::default();
+    let mut rows = FeatureBuffer::default();
     data.features.gather(&nodes, &mut rows).unwrap();
     rows
 }
@@ -130,12 +132,12 @@ fn synthetic_sets_read_back() {
 fn each_kind_of_features_reads_back_as_it_is_stored() {
     check_round_trip(&small(rows()));
     let halves: Vec<f16> = [0.5, 1.0, -2.0, 3.0].map(f16::from_f32).to_vec();
-    check_round_trip(&small(Dense::new(Rows::F16(halves.into()), 1).unwrap()));
+    check_round_trip(&small(DenseFeatures::new(FeatureArray::F16(halves.into()), 1).unwrap()));
     let brain: Vec<bf16> = [0.5, 1.0, -2.0, 1e30].map(bf16::from_f32).to_vec();
-    let data = small(Dense::new(Rows::BF16(brain.into()), 1).unwrap());
+    let data = small(DenseFeatures::new(FeatureArray::BF16(brain.into()), 1).unwrap());
     check_round_trip(&data);
     let (_root, folder) = written(&data);
-    assert_eq!(format::open(&folder).unwrap().features.row_type(), RowType::BF16);
+    assert_eq!(format::open(&folder).unwrap().features.dtype(), FeatureDType::BF16);
     check_round_trip(&small(sparse()));
     let (_root, folder) = written(&small(sparse()));
     let read = format::open(&folder).unwrap();
@@ -183,7 +185,7 @@ struct Breaking {
     target: PathBuf,
 }
 
-impl FeatureSource for Breaking {
+impl FeatureStore for Breaking {
     fn dim(&self) -> usize {
         1
     }
@@ -192,11 +194,11 @@ impl FeatureSource for Breaking {
         200_000
     }
 
-    fn row_type(&self) -> RowType {
-        RowType::F32
+    fn dtype(&self) -> FeatureDType {
+        FeatureDType::F32
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> kiln_feature::Result<()> {
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
         if ids.iter().any(|node| node.0 >= 100_000) {
             // What a process that dies here leaves behind: no target, and an unfinished folder that is no set.
             assert!(!self.target.exists());
@@ -207,7 +209,7 @@ impl FeatureSource for Breaking {
             assert!(matches!(format::open(unfinished), Err(Error::Store(StoreError::Missing { .. }))));
             return Err(kiln_feature::Error::ZeroDim);
         }
-        *out = RowBuf::F32(vec![0.0; ids.len()]);
+        *out = FeatureBuffer::F32(vec![0.0; ids.len()]);
         Ok(())
     }
 }
@@ -249,7 +251,7 @@ fn a_set_that_contradicts_itself_is_not_written() {
         assert!(error.contains(expected), "{error}");
         assert_eq!(names_in(root.path()), [""; 0]);
     };
-    let three_rows = Dense::from_f32(vec![0.0; 3], 1).unwrap();
+    let three_rows = DenseFeatures::from_f32(vec![0.0; 3], 1).unwrap();
     check(small(three_rows), "the number of feature rows is 3, expected 4");
     let labels = Arc::new(Labels::new(vec![0; 5], 3));
     check(Dataset { labels, ..small(rows()) }, "the number of labels is 5, expected 4");

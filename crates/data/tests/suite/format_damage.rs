@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use kiln_data::convert::{Options, convert};
 use kiln_data::{Dataset, Error, Names, Split, format};
-use kiln_feature::{Dense, FeatureSource, Labels, Sparse};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 
 /// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, with everything that a set can have.
-fn set(features: impl FeatureSource + 'static) -> (tempfile::TempDir, PathBuf) {
+fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
     let builder = CscBuilder::new(4).weights(&[0.5, 1.0, 1.5, 2.0]).edge_types(&[0, 1, 0, 1]);
     let part = |node| [NodeId(node)].into_iter().collect();
     let data = Dataset {
@@ -33,13 +33,14 @@ fn set(features: impl FeatureSource + 'static) -> (tempfile::TempDir, PathBuf) {
     (root, folder)
 }
 
-fn dense() -> Dense {
-    Dense::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap()
+fn dense() -> DenseFeatures {
+    DenseFeatures::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap()
 }
 
-fn sparse() -> Sparse {
+fn sparse() -> SparseFeatures {
     let columns: Vec<u32> = vec![1, 0, 99, 0];
-    Sparse::new(vec![0, 1, 3, 3, 4].into(), columns.into(), vec![0.5, 1.0, 1.5, 3.0].into(), 500).unwrap()
+    SparseFeatures::new(vec![0, 1, 3, 3, 4].into(), columns.into(), vec![0.5, 1.0, 1.5, 3.0].into(), 500)
+        .unwrap()
 }
 
 fn arrays(folder: &Path) -> Vec<PathBuf> {
@@ -147,7 +148,7 @@ fn edit(folder: &Path, from: &str, to: &str) {
 
 /// What verifying says of a forged array; opening says nothing.
 fn check_forged<T: Element>(
-    features: impl FeatureSource + 'static,
+    features: impl FeatureStore + 'static,
     name: &str,
     values: &[T],
     shape: &[usize],

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kiln_data::{Error, GraphDataset, Split};
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{Csc, CscBuilder};
 
 /// Edges 0 - 1 and 3 -> 2.
@@ -48,7 +48,7 @@ fn arrays_that_contradict_each_other_are_errors() {
 fn features_and_node_labels_are_one_a_node() {
     let data = GraphDataset::new("set", graph(), vec![0, 2, 4], labels(&[0, 1])).unwrap();
     assert_eq!(data.class_names, ["0", "1"]);
-    let three = Arc::new(Dense::from_f32(vec![0.0; 3], 1).unwrap());
+    let three = Arc::new(DenseFeatures::from_f32(vec![0.0; 3], 1).unwrap());
     let error = data.clone().with_features(three).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -61,7 +61,7 @@ fn features_and_node_labels_are_one_a_node() {
     );
     let error = data.clone().with_node_labels(labels(&[0, 1, 2, 0])).unwrap_err();
     assert!(matches!(error, Error::Feature(_)), "{error}");
-    let four = Arc::new(Dense::from_f32(vec![0.0; 4], 1).unwrap());
+    let four = Arc::new(DenseFeatures::from_f32(vec![0.0; 4], 1).unwrap());
     let data = data.with_features(four).unwrap().with_node_labels(labels(&[0, 1, 1, 0])).unwrap();
     assert_eq!(data.features().unwrap().n_rows(), 4);
     assert_eq!(data.node_labels().unwrap().as_slice(), [0, 1, 1, 0]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::{Dataset, Error, GraphDataset, Names, Note, Split, format, mutag, synthetic};
-use kiln_feature::{Dense, Labels, Rows, Sparse};
+use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
 
@@ -27,13 +27,13 @@ fn split(train: &[u32], val: &[u32], test: &[u32]) -> Split {
     Split { train: part(train), val: part(val), test: part(test) }
 }
 
-fn dense(values: &[f32], dim: usize) -> Arc<Dense> {
-    Arc::new(Dense::from_f32(values.to_vec(), dim).unwrap())
+fn dense(values: &[f32], dim: usize) -> Arc<DenseFeatures> {
+    Arc::new(DenseFeatures::from_f32(values.to_vec(), dim).unwrap())
 }
 
-fn sparse(indptr: &[u64], columns: &[u32], values: &[f32], dim: usize) -> Arc<Sparse> {
+fn sparse(indptr: &[u64], columns: &[u32], values: &[f32], dim: usize) -> Arc<SparseFeatures> {
     let (indptr, columns, values) = (indptr.to_vec(), columns.to_vec(), values.to_vec());
-    Arc::new(Sparse::new(indptr.into(), columns.into(), values.into(), dim).unwrap())
+    Arc::new(SparseFeatures::new(indptr.into(), columns.into(), values.into(), dim).unwrap())
 }
 
 /// A path of three nodes, of which one has no label.
@@ -76,7 +76,8 @@ fn the_hash_of_a_set_of_graphs_has_features_and_node_labels_in_it() {
     let plain =
         GraphDataset::new("set", graph(&INDPTR, &INDICES), vec![0, 3, 3], labels(&[1, 0], 2)).unwrap();
     let values = [1.0, 2.0, 3.0, -4.0, 5.0, 6.0];
-    let halves = Dense::new(Rows::BF16(values.map(bf16::from_f32).to_vec().into()), 2).unwrap();
+    let halves =
+        DenseFeatures::new(FeatureArray::BF16(values.map(bf16::from_f32).to_vec().into()), 2).unwrap();
     let with_features = |features| plain.clone().with_features(features).unwrap();
     let with_labels = |set: GraphDataset| set.with_node_labels(labels(&[0, -1, 1], 2)).unwrap();
     let halves = with_features(Arc::new(halves));
@@ -117,7 +118,7 @@ fn check_differ(hashes: Vec<String>) {
 #[test]
 fn every_single_change_of_a_set_changes_the_hash() {
     let halves = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32).to_vec();
-    let halves = Arc::new(Dense::new(Rows::F16(halves.into()), 2).unwrap());
+    let halves = Arc::new(DenseFeatures::new(FeatureArray::F16(halves.into()), 2).unwrap());
     let weights = |weights: [f32; 4]| graph(&INDPTR, &INDICES).with_weights(weights.to_vec().into()).unwrap();
     let types = |types: [u8; 4]| graph(&INDPTR, &INDICES).with_edge_types(types.to_vec().into()).unwrap();
     let with_labels = |labels: Labels| Dataset { labels: Arc::new(labels), ..path() };
@@ -204,17 +205,17 @@ fn rows_that_cannot_be_read_are_an_error() {
     // Columns are not checked of sparse features, which are hashed as they are stored; rows of others are.
     #[derive(Debug)]
     struct Broken;
-    impl kiln_feature::FeatureSource for Broken {
+    impl kiln_feature::FeatureStore for Broken {
         fn dim(&self) -> usize {
             1
         }
         fn n_rows(&self) -> usize {
             3
         }
-        fn row_type(&self) -> kiln_feature::RowType {
-            kiln_feature::RowType::F32
+        fn dtype(&self) -> kiln_feature::FeatureDType {
+            kiln_feature::FeatureDType::F32
         }
-        fn gather(&self, ids: &[NodeId], _: &mut kiln_feature::RowBuf) -> kiln_feature::Result<()> {
+        fn gather(&self, ids: &[NodeId], _: &mut kiln_feature::FeatureBuffer) -> kiln_feature::Result<()> {
             Err(kiln_feature::Error::NodeOutOfRange { what: "row", node: ids[0], n_rows: 0 })
         }
     }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use kiln_data::{Error, GraphDataset, gin, mutag};
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 
 /// The path 0 - 1 - 2, the pair 3 = 4 with two edges each way and a loop, and a node alone.
@@ -14,7 +14,7 @@ fn data() -> GraphDataset {
     GraphDataset::new("set", graph, vec![0, 3, 5, 6], Labels::new(vec![0, 1, 0], 2)).unwrap()
 }
 
-fn rows(features: &dyn FeatureSource) -> Vec<Vec<f32>> {
+fn rows(features: &dyn FeatureStore) -> Vec<Vec<f32>> {
     (0..features.n_rows() as u32).map(|node| features.row(NodeId(node)).unwrap()).collect()
 }
 
@@ -103,7 +103,7 @@ fn imdb_binary_has_the_degrees_that_the_gin_paper_s_program_counts() {
     let features = data.one_hot_degrees().unwrap();
     assert_eq!((features.n_rows(), features.dim()), (19773, 65));
     let nodes: Vec<NodeId> = (0..19773).map(NodeId).collect();
-    let mut rows = RowBuf::default();
+    let mut rows = FeatureBuffer::default();
     features.gather(&nodes, &mut rows).unwrap();
     let rows = rows.into_f32();
     assert!(rows.chunks_exact(65).all(|row| row.iter().sum::<f32>() == 1.0));

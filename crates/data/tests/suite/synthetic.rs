@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_data::synthetic::{FakeConfig, SbmConfig, fake, ring, rmat, sbm};
 use kiln_data::{Dataset, Error, Names};
-use kiln_feature::{Dense, RowBuf};
+use kiln_feature::{DenseFeatures, FeatureBuffer};
 use kiln_graph::NodeId;
 use sha2::{Digest, Sha256};
 
@@ -13,7 +13,7 @@ const SBM: SbmConfig =
 
 fn rows(data: &Dataset) -> Vec<f32> {
     let all: Vec<NodeId> = (0..data.features.n_rows() as u32).map(NodeId).collect();
-    let mut rows = RowBuf::default();
+    let mut rows = FeatureBuffer::default();
     data.features.gather(&all, &mut rows).expect("every node has a row");
     rows.into_f32()
 }
@@ -234,7 +234,8 @@ fn parameters_out_of_range_are_errors() {
 #[test]
 fn standardizing_gives_mean_0_and_deviation_1_and_leaves_constants_at_0() {
     let values = vec![0.1, 1.0, 5.0, 0.1, 2.0, 5.0, 0.1, 3.0, 9.0, 0.1, 4.0, 9.0];
-    let data = Dataset { features: Arc::new(Dense::from_f32(values, 3).unwrap()), ..ring(4).unwrap() };
+    let data =
+        Dataset { features: Arc::new(DenseFeatures::from_f32(values, 3).unwrap()), ..ring(4).unwrap() };
     let data = data.standardize();
     // The deviation of 1, 2, 3, 4 is the root of 5 / 4.
     let unit = 1.0 / 5.0_f64.sqrt();

@@ -1,5 +1,5 @@
 //! Features and labels by node: the same rows wherever they are kept, and clear errors.
 
 mod labels;
-mod sources;
 mod sparse;
+mod stores;

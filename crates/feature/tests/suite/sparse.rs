@@ -3,18 +3,18 @@
 
 use std::io::Write;
 
-use kiln_feature::{Error, FeatureSource, RowBuf, Sparse};
+use kiln_feature::{Error, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{MappedFile, NodeId};
 
 /// Rows of 0, 1, 2, … values; the value in column `c` of row `v` is `1000 v + c`.
-fn triangle(n_rows: usize) -> Sparse {
+fn triangle(n_rows: usize) -> SparseFeatures {
     let (mut indptr, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
     for row in 0..n_rows {
         columns.extend(0..row as u32);
         values.extend((0..row).map(|column| (1000 * row + column) as f32));
         indptr.push(values.len() as u64);
     }
-    Sparse::new(indptr.into(), columns.into(), values.into(), n_rows).unwrap()
+    SparseFeatures::new(indptr.into(), columns.into(), values.into(), n_rows).unwrap()
 }
 
 fn reference(n_rows: usize, ids: &[NodeId]) -> Vec<f32> {
@@ -26,18 +26,19 @@ fn reference(n_rows: usize, ids: &[NodeId]) -> Vec<f32> {
 fn rows_are_whole_and_in_the_order_of_their_ids() {
     let sparse = triangle(300);
     // Whatever the buffer held before, it is replaced.
-    let mut out = RowBuf::F32(vec![9.0; 7]);
+    let mut out = FeatureBuffer::F32(vec![9.0; 7]);
     for n_ids in [0, 1, 7, 8, 9, 17, 500] {
         let ids: Vec<NodeId> = (0..n_ids).map(|at| NodeId(at * 97 % 300)).collect();
         sparse.gather(&ids, &mut out).unwrap();
-        assert!(out == RowBuf::F32(reference(300, &ids)), "{n_ids} rows");
+        assert!(out == FeatureBuffer::F32(reference(300, &ids)), "{n_ids} rows");
     }
 }
 
 #[test]
 fn values_of_one_column_add_up() {
     let columns = vec![1_u32, 1, 0];
-    let sparse = Sparse::new(vec![0, 3].into(), columns.into(), vec![0.5, 0.25, 4.0].into(), 2).unwrap();
+    let sparse =
+        SparseFeatures::new(vec![0, 3].into(), columns.into(), vec![0.5, 0.25, 4.0].into(), 2).unwrap();
     assert_eq!(sparse.row(NodeId(0)).unwrap(), [4.0, 0.75]);
 }
 
@@ -45,10 +46,11 @@ fn values_of_one_column_add_up() {
 fn rows_that_lie_nowhere_are_an_error_however_far_away() {
     for (start, end) in [(2_u64, 1), (0, 9), (u64::MAX, u64::MAX - 1), (0, u64::MAX)] {
         let indptr = vec![0, start, end, 2];
-        let sparse = Sparse::new(indptr.into(), vec![0_u32, 1].into(), vec![1.0, 2.0].into(), 2).unwrap();
+        let sparse =
+            SparseFeatures::new(indptr.into(), vec![0_u32, 1].into(), vec![1.0, 2.0].into(), 2).unwrap();
         let mut ids = vec![NodeId(0); 20];
         ids[18] = NodeId(1);
-        let error = sparse.gather(&ids, &mut RowBuf::default()).unwrap_err();
+        let error = sparse.gather(&ids, &mut FeatureBuffer::default()).unwrap_err();
         assert!(matches!(error, Error::BadSparseRow { .. }), "{start}..{end}: {error}");
     }
 }
@@ -66,7 +68,7 @@ fn arrays_in_memory_outlive_their_files() {
     let columns = map("columns", bytemuck::cast_slice(sparse.columns()));
     let values = map("values", bytemuck::cast_slice(sparse.values()));
     let all = |mapping: &MappedFile| 0..mapping.bytes().len();
-    let mapped = Sparse::new(
+    let mapped = SparseFeatures::new(
         indptr.slice(all(&indptr)).unwrap(),
         columns.slice(all(&columns)).unwrap(),
         values.slice(all(&values)).unwrap(),
@@ -76,8 +78,8 @@ fn arrays_in_memory_outlive_their_files() {
     let in_memory = mapped.in_memory().unwrap();
     drop((mapped, indptr, columns, values, folder));
     let ids: Vec<NodeId> = (0..40).map(NodeId).collect();
-    let mut out = RowBuf::default();
+    let mut out = FeatureBuffer::default();
     in_memory.gather(&ids, &mut out).unwrap();
-    assert_eq!(out, RowBuf::F32(reference(40, &ids)));
+    assert_eq!(out, FeatureBuffer::F32(reference(40, &ids)));
     assert!(in_memory.as_sparse().is_some());
 }

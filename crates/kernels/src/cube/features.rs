@@ -14,7 +14,7 @@
 use burn::tensor::{Bytes, DType, Device, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use kiln_feature::{FeatureSource, RowBuf, RowType};
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 
 use crate::cube::launch::{self, Rows, launch_units};
@@ -79,7 +79,7 @@ pub(crate) struct FeatureRows {
     rows: CubeTensor,
     /// `[n_nodes]`, [`MISSING`] where there is none; nothing where the table has every node's row in its place.
     slots: Option<CubeTensor>,
-    row_type: RowType,
+    row_type: FeatureDType,
 }
 
 /// Rows that were gathered, and how many of them the host had to send.
@@ -93,7 +93,7 @@ impl FeatureRows {
     ///
     /// # Errors
     /// What the source says, and [`UploadError::TooLarge`].
-    pub(crate) fn all(anchor: &CubeTensor, source: &dyn FeatureSource) -> Result<Self, UploadError> {
+    pub(crate) fn all(anchor: &CubeTensor, source: &dyn FeatureStore) -> Result<Self, UploadError> {
         let row_type = stored_type(anchor, source);
         let rows = upload_rows(anchor, source, row_type, source.n_rows(), |range| {
             range.map(|row| NodeId(row as u32)).collect()
@@ -107,7 +107,7 @@ impl FeatureRows {
     /// As [`FeatureRows::all`].
     pub(crate) fn some(
         anchor: &CubeTensor,
-        source: &dyn FeatureSource,
+        source: &dyn FeatureStore,
         nodes: &[NodeId],
     ) -> Result<Self, UploadError> {
         let row_type = stored_type(anchor, source);
@@ -132,7 +132,7 @@ impl FeatureRows {
     pub(crate) fn gather(
         &self,
         nodes: &CubeTensor,
-        source: &dyn FeatureSource,
+        source: &dyn FeatureStore,
     ) -> kiln_feature::Result<Gathered> {
         let n_nodes = launch::length(nodes);
         let Some(slots) = self.slots.as_ref().filter(|_| 0 < n_nodes) else {
@@ -148,7 +148,7 @@ impl FeatureRows {
         launch_units!(list_missing, nodes, n_nodes, address, of_nodes, before, to);
         let [n_sent, list] = launch::read([&launch::values_from(&n_missing_before, n_nodes, 1), &list]);
         let n_sent = n_sent[0] as usize;
-        let mut rows = RowBuf::empty(self.row_type);
+        let mut rows = FeatureBuffer::empty(self.row_type);
         source.gather(bytemuck::cast_slice(&list[..n_sent]), &mut rows)?;
         let handle = nodes.client.create(bytes_of(rows, self.row_type));
         let (client, device) = (nodes.client.clone(), nodes.device.clone());
@@ -192,30 +192,30 @@ impl FeatureRows {
 }
 
 /// Bytes of a row on the device.
-pub(crate) fn row_bytes(anchor: &CubeTensor, source: &dyn FeatureSource) -> usize {
+pub(crate) fn row_bytes(anchor: &CubeTensor, source: &dyn FeatureStore) -> usize {
     source.dim() * stored_type(anchor, source).bytes()
 }
 
 /// How rows are stored on the device: as by their source, or widened where the device cannot read that.
-fn stored_type(anchor: &CubeTensor, source: &dyn FeatureSource) -> RowType {
+fn stored_type(anchor: &CubeTensor, source: &dyn FeatureStore) -> FeatureDType {
     let device = Device::new(anchor.device.clone());
-    let row_type = source.row_type();
-    if device.supports_dtype(dtype(row_type)) { row_type } else { RowType::F32 }
+    let row_type = source.dtype();
+    if device.supports_dtype(dtype(row_type)) { row_type } else { FeatureDType::F32 }
 }
 
-fn dtype(row_type: RowType) -> DType {
+fn dtype(row_type: FeatureDType) -> DType {
     match row_type {
-        RowType::F16 => DType::F16,
-        RowType::BF16 => DType::BF16,
+        FeatureDType::F16 => DType::F16,
+        FeatureDType::BF16 => DType::BF16,
         _ => DType::F32,
     }
 }
 
 /// Rows as bytes of that type, which is theirs or f32; where it is theirs, they are not copied.
-fn bytes_of(rows: RowBuf, row_type: RowType) -> Bytes {
+fn bytes_of(rows: FeatureBuffer, row_type: FeatureDType) -> Bytes {
     match rows {
-        RowBuf::F16(values) if row_type == RowType::F16 => Bytes::from_elems(values),
-        RowBuf::BF16(values) if row_type == RowType::BF16 => Bytes::from_elems(values),
+        FeatureBuffer::F16(values) if row_type == FeatureDType::F16 => Bytes::from_elems(values),
+        FeatureBuffer::BF16(values) if row_type == FeatureDType::BF16 => Bytes::from_elems(values),
         rows => Bytes::from_elems(rows.into_f32()),
     }
 }
@@ -223,8 +223,8 @@ fn bytes_of(rows: RowBuf, row_type: RowType) -> Bytes {
 /// Gathers rows piece by piece, so that the host never holds more than one; `nodes` names those of a range.
 fn upload_rows(
     anchor: &CubeTensor,
-    source: &dyn FeatureSource,
-    row_type: RowType,
+    source: &dyn FeatureStore,
+    row_type: FeatureDType,
     n_rows: usize,
     nodes: impl Fn(std::ops::Range<usize>) -> Vec<NodeId>,
 ) -> Result<CubeTensor, UploadError> {
@@ -232,7 +232,7 @@ fn upload_rows(
     // An even number, so that pieces of half precision begin at whole words.
     let rows_a_piece = (launch::PIECE_BYTES / (dim * row_type.bytes())).next_multiple_of(2);
     let pieces = (0..n_rows).step_by(rows_a_piece).map(|first| {
-        let mut rows = RowBuf::empty(source.row_type());
+        let mut rows = FeatureBuffer::empty(source.dtype());
         source.gather(&nodes(first..(first + rows_a_piece).min(n_rows)), &mut rows)?;
         Ok(bytes_of(rows, row_type))
     });

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 
 #[cfg(feature = "cube")]
@@ -21,7 +21,7 @@ use crate::device::read::read_i64;
 /// a row was.
 #[derive(Debug)]
 pub struct DeviceFeatures {
-    source: Arc<dyn FeatureSource>,
+    source: Arc<dyn FeatureStore>,
     place: Place,
     device: Device,
     n_rows: AtomicU64,
@@ -62,7 +62,7 @@ impl DeviceFeatures {
     ///
     /// # Errors
     /// [`UploadError::Features`] and [`UploadError::TooLarge`]; on the processor none.
-    pub fn new(source: Arc<dyn FeatureSource>, device: &Device) -> Result<Self, UploadError> {
+    pub fn new(source: Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
         let device = device.clone().inner();
         let place = Place::all(&source, &device)?;
         Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
@@ -76,7 +76,7 @@ impl DeviceFeatures {
     /// # Errors
     /// [`UploadError::HotnessLength`], and as [`DeviceFeatures::new`].
     pub fn hottest(
-        source: Arc<dyn FeatureSource>,
+        source: Arc<dyn FeatureStore>,
         hotness: &[u32],
         n_bytes: u64,
         device: &Device,
@@ -142,7 +142,7 @@ impl DeviceFeatures {
     fn gather_on_host(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
         let nodes: Vec<NodeId> =
             read_i64(nodes.clone()).into_iter().map(|node| NodeId(node as u32)).collect();
-        let mut rows = RowBuf::empty(self.source.row_type());
+        let mut rows = FeatureBuffer::empty(self.source.dtype());
         self.source.gather(&nodes, &mut rows)?;
         let rows = TensorData::new(rows.into_f32(), [nodes.len(), self.source.dim()]);
         Ok(Tensor::from_data(rows, &self.device))
@@ -151,13 +151,13 @@ impl DeviceFeatures {
 
 impl Place {
     #[cfg(not(feature = "cube"))]
-    fn all(_: &Arc<dyn FeatureSource>, _: &Device) -> Result<Self, UploadError> {
+    fn all(_: &Arc<dyn FeatureStore>, _: &Device) -> Result<Self, UploadError> {
         Ok(Self::Host)
     }
 
     #[cfg(not(feature = "cube"))]
     fn some(
-        _: &Arc<dyn FeatureSource>,
+        _: &Arc<dyn FeatureStore>,
         _: impl FnOnce() -> Vec<NodeId>,
         _: &Device,
     ) -> Result<Self, UploadError> {
@@ -165,14 +165,14 @@ impl Place {
     }
 
     #[cfg(feature = "cube")]
-    fn all(source: &Arc<dyn FeatureSource>, device: &Device) -> Result<Self, UploadError> {
+    fn all(source: &Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
         Ok(Self::Cube(Box::new(load_on(device, || FeatureRows::all(&anchor, &**source))??)))
     }
 
     #[cfg(feature = "cube")]
     fn some(
-        source: &Arc<dyn FeatureSource>,
+        source: &Arc<dyn FeatureStore>,
         nodes: impl FnOnce() -> Vec<NodeId>,
         device: &Device,
     ) -> Result<Self, UploadError> {
@@ -182,13 +182,13 @@ impl Place {
 }
 
 /// Bytes of a row where the device reads it.
-fn row_bytes(source: &Arc<dyn FeatureSource>, device: &Device) -> usize {
+fn row_bytes(source: &Arc<dyn FeatureStore>, device: &Device) -> usize {
     #[cfg(feature = "cube")]
     if let Some(anchor) = anchor(device) {
         return bytes_of_row(&anchor, &**source);
     }
     let _ = device;
-    source.dim() * source.row_type().bytes()
+    source.dim() * source.dtype().bytes()
 }
 
 /// The nodes of the largest numbers, those of equal ones by their ids.

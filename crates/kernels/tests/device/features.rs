@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use half::{bf16, f16};
-use kiln_feature::{Dense, FeatureSource, RowBuf, Rows};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_kernels::testing::{Reads, device, reads_of, values};
 use kiln_kernels::{DeviceFeatures, HitRate, UploadError, is_processor};
@@ -17,13 +17,13 @@ fn value(place: usize) -> f32 {
     (place * 37 % 251) as f32 - 125.0
 }
 
-fn sources(dim: usize) -> [Arc<dyn FeatureSource>; 3] {
+fn sources(dim: usize) -> [Arc<dyn FeatureStore>; 3] {
     let values = (0..N_ROWS * dim).map(value);
-    let dense = |rows| Arc::new(Dense::new(rows, dim).unwrap()) as Arc<dyn FeatureSource>;
+    let dense = |rows| Arc::new(DenseFeatures::new(rows, dim).unwrap()) as Arc<dyn FeatureStore>;
     [
-        dense(Rows::F32(values.clone().collect::<Vec<_>>().into())),
-        dense(Rows::F16(values.clone().map(f16::from_f32).collect::<Vec<_>>().into())),
-        dense(Rows::BF16(values.map(bf16::from_f32).collect::<Vec<_>>().into())),
+        dense(FeatureArray::F32(values.clone().collect::<Vec<_>>().into())),
+        dense(FeatureArray::F16(values.clone().map(f16::from_f32).collect::<Vec<_>>().into())),
+        dense(FeatureArray::BF16(values.map(bf16::from_f32).collect::<Vec<_>>().into())),
     ]
 }
 
@@ -31,9 +31,9 @@ fn upload(ids: &[u32], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(ids.to_vec(), [ids.len()]), (device, DType::U32))
 }
 
-fn expected(source: &dyn FeatureSource, ids: &[u32]) -> Vec<f32> {
+fn expected(source: &dyn FeatureStore, ids: &[u32]) -> Vec<f32> {
     let ids: Vec<NodeId> = ids.iter().copied().map(NodeId).collect();
-    let mut rows = RowBuf::default();
+    let mut rows = FeatureBuffer::default();
     source.gather(&ids, &mut rows).unwrap();
     rows.into_f32()
 }
@@ -45,7 +45,7 @@ fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
     let hotness: Vec<u32> = (0..N_ROWS as u32).map(|row| row % 10).collect();
     for dim in [1, 3, 4, 100, 128] {
         for source in sources(dim) {
-            let row_bytes = (dim * source.row_type().bytes()) as u64;
+            let row_bytes = (dim * source.dtype().bytes()) as u64;
             let places = 4 * N_ROWS as u64;
             for n_cached in [0, 1, 200, N_ROWS as u64] {
                 let n_bytes = places + n_cached * row_bytes;

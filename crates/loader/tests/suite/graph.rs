@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, MappedFile, NodeId, SharedArray, TransposedBlock};
 use kiln_loader::{
     Fetch, FetchError, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass,
@@ -28,9 +28,9 @@ fn graph() -> Csc {
 }
 
 /// Node `v` has the features `[v, -v]`.
-fn fetch(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphFetch<dyn FeatureSource> {
+fn fetch(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphFetch<dyn FeatureStore> {
     let rows: Vec<f32> = (0..graph.n_nodes()).flat_map(|node| [node as f32, -(node as f32)]).collect();
-    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(rows, 2).unwrap());
+    let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(rows, 2).unwrap());
     let labels = Arc::new(Labels::new(classes.to_vec(), 3));
     GraphFetch::new(Arc::new(graph), offsets.to_vec().into(), features, labels)
 }
@@ -38,14 +38,14 @@ fn fetch(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphFetch<dyn Feature
 /// One batch of these graphs, for evaluation.
 fn take<F>(fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>
 where
-    F: FeatureSource + ?Sized + 'static,
+    F: FeatureStore + ?Sized + 'static,
 {
     take_in(Pass::Validation, fetch, graphs)
 }
 
 fn take_in<F>(pass: Pass, fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>
 where
-    F: FeatureSource + ?Sized + 'static,
+    F: FeatureStore + ?Sized + 'static,
 {
     let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
     let seeds = SeedBatch { pass, step: 7, key: RngKey::new(1), seeds };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
 use kiln_loader::{
     Error, Fetch, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch,
@@ -14,7 +14,7 @@ use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
 const N_NODES: u32 = 6000;
 const N_CLASSES: u32 = 7;
 
-type NodeLoader = Loader<NodeFetch<dyn FrontierSampler, dyn FeatureSource>>;
+type NodeLoader = Loader<NodeFetch<dyn FrontierSampler, dyn FeatureStore>>;
 
 /// Every node has the 12 nodes before it as in-neighbours.
 fn graph() -> Arc<Csc> {
@@ -38,7 +38,7 @@ fn loader(
     workers: usize,
 ) -> NodeLoader {
     let rows: Vec<f32> = (0..N_NODES).flat_map(|node| [node as f32, -(node as f32)]).collect();
-    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(rows, 2).unwrap());
+    let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(rows, 2).unwrap());
     let class = |node| if node < n_labelled { (node % N_CLASSES) as i32 } else { -1 };
     let labels = Labels::new((0..N_NODES).map(class).collect::<Vec<_>>(), N_CLASSES as usize);
     let sampler: Arc<dyn FrontierSampler> = Arc::new(NeighborSampler::new(graph(), fanouts));
@@ -100,7 +100,7 @@ fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() 
     let rows = vec![0.0; 2 * N_NODES as usize];
     let fetch = || {
         let sampler = Arc::new(NeighborSampler::new(graph(), fanouts()));
-        let features = Arc::new(Dense::from_f32(rows.clone(), 2).unwrap());
+        let features = Arc::new(DenseFeatures::from_f32(rows.clone(), 2).unwrap());
         NodeFetch::new(sampler, features, Arc::new(Labels::new(vec![0; N_NODES as usize], 1)))
     };
     // The same seeds and the same key in both.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln_data::Dataset;
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{
     Error, Method, Origin, Part, PartitionBook, PartitionRow, Place, Written, part_folder, write_parts,
@@ -17,8 +17,8 @@ use proptest::prelude::*;
 
 use crate::common::{Stored, cache, edges, set, six_nodes, write};
 
-fn rows(features: &dyn FeatureSource, ids: &[NodeId]) -> RowBuf {
-    let mut rows = RowBuf::empty(features.row_type());
+fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
+    let mut rows = FeatureBuffer::empty(features.dtype());
     features.gather(ids, &mut rows).unwrap();
     rows
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kiln_comm::rpc::Token;
 use kiln_data::{Dataset, Names, Split};
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, part_folder, write_parts};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
@@ -38,7 +38,7 @@ pub(crate) fn by_name(
 }
 
 /// A graph with hubs, loops, parallel edges and nodes without any, whose edges have weights.
-pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureSource>) -> Dataset {
+pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
     let n_edges = 12 * n_nodes as u64;
     let node = |number: u64| (wild(number) % n_nodes.max(1) as u64) as u32;
     let hub = |number: u64| if number.is_multiple_of(5) { node(number) % 7 } else { node(number) };
@@ -64,9 +64,9 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureSource>) -> Dataset 
     }
 }
 
-pub(crate) fn features(n_nodes: usize, dim: usize) -> Arc<dyn FeatureSource> {
+pub(crate) fn features(n_nodes: usize, dim: usize) -> Arc<dyn FeatureStore> {
     let values: Vec<f32> = (0..(n_nodes * dim) as u64).map(|at| wild(at) as f32).collect();
-    Arc::new(Dense::from_f32(values, dim).unwrap())
+    Arc::new(DenseFeatures::from_f32(values, dim).unwrap())
 }
 
 pub(crate) fn hubs() -> Dataset {

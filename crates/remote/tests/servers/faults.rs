@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_comm::rpc::Token;
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{ConnectConfig, Error, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
@@ -132,7 +132,7 @@ fn a_server_that_comes_back_with_another_part_is_refused() {
     let [_first, second] = servers;
     drop(second);
     let _second = serve_soon(&addresses[1], &parts[0]);
-    let error = told(&features.gather(&[NodeId(1)], &mut RowBuf::default()).unwrap_err());
+    let error = told(&features.gather(&[NodeId(1)], &mut FeatureBuffer::default()).unwrap_err());
     assert!(error.contains("it holds part 0, expected part 1: start it with the part"), "{error}");
 }
 
@@ -152,7 +152,7 @@ fn a_server_that_is_gone_is_named_when_the_time_is_up() {
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     let expected = format!("the graph server {} (part 1) is lost: a sample has waited", addresses[1]);
     assert!(error.contains(&expected), "{error}");
-    let error = told(&features.gather(&[NodeId(1)], &mut RowBuf::default()).unwrap_err());
+    let error = told(&features.gather(&[NodeId(1)], &mut FeatureBuffer::default()).unwrap_err());
     assert!(error.contains("(part 1) is lost: rows of features"), "{error}");
     drop(first);
 }
@@ -263,7 +263,7 @@ fn nodes_that_do_not_exist_are_errors() {
     let parts = halves();
     let cluster = Cluster::of(&parts, Some(0), Rules::default());
     let features = RemoteFeatures::new(Arc::clone(&cluster.graph)).unwrap();
-    let error = features.gather(&[NodeId(500)], &mut RowBuf::default()).unwrap_err();
+    let error = features.gather(&[NodeId(500)], &mut FeatureBuffer::default()).unwrap_err();
     assert!(matches!(error, kiln_feature::Error::NodeOutOfRange { n_rows: 500, .. }), "{error}");
     let sampler = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS);
     let seeds = Seeds::nodes(vec![NodeId(500)]);

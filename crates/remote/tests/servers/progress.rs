@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use kiln_feature::{FeatureSource, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{
@@ -154,7 +154,8 @@ fn responses_that_break_off_at_the_same_byte_end_at_the_deadline() {
     // In the second chunk of rows.
     link.close_after(100_000);
     let ids: Vec<NodeId> = (0..4000).map(NodeId).collect();
-    let gathered = move || rows.gather(&ids, &mut RowBuf::default()).map_err(|error| error.to_string());
+    let gathered =
+        move || rows.gather(&ids, &mut FeatureBuffer::default()).map_err(|error| error.to_string());
     is_lost("rows of features", error_in_time(gathered));
     // In the first array that a client without a part fetches.
     link.close_after(10_000);

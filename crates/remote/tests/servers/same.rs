@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::{bf16, f16};
-use kiln_feature::{Dense, FeatureSource, RowBuf, Rows, Sparse};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{RemoteFeatures, RemoteSampler, Rules};
@@ -250,8 +250,8 @@ fn a_rule_that_servers_do_not_know_is_an_error() {
     assert!(error.to_string().contains("knows no rule `mine`: register it there"), "{error}");
 }
 
-pub(crate) fn gathered(source: &dyn FeatureSource, ids: &[NodeId]) -> RowBuf {
-    let mut rows = RowBuf::empty(source.row_type());
+pub(crate) fn gathered(source: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
+    let mut rows = FeatureBuffer::empty(source.dtype());
     source.gather(ids, &mut rows).unwrap();
     rows
 }
@@ -262,17 +262,22 @@ fn rows_are_those_of_the_whole_set() {
         let indptr: Vec<u64> = (0..=N_NODES as u64).collect();
         let columns: Vec<u32> = (0..N_NODES as u32).map(|row| row % 5).collect();
         let values: Vec<f32> = (0..N_NODES).map(|row| row as f32).collect();
-        Sparse::new(SharedArray::from(indptr), SharedArray::from(columns), SharedArray::from(values), 5)
-            .unwrap()
+        SparseFeatures::new(
+            SharedArray::from(indptr),
+            SharedArray::from(columns),
+            SharedArray::from(values),
+            5,
+        )
+        .unwrap()
     };
     let halves: Vec<f16> = (0..2 * N_NODES).map(|at| f16::from_f32(at as f32)).collect();
     let upper: Vec<bf16> = (0..2 * N_NODES).map(|at| bf16::from_f32(at as f32)).collect();
-    let kinds: [Arc<dyn FeatureSource>; 5] = [
+    let kinds: [Arc<dyn FeatureStore>; 5] = [
         features(N_NODES, 3),
         // Pieces of many messages, and of a row each.
         features(N_NODES, 70_000),
-        Arc::new(Dense::new(Rows::F16(halves.into()), 2).unwrap()),
-        Arc::new(Dense::new(Rows::BF16(upper.into()), 2).unwrap()),
+        Arc::new(DenseFeatures::new(FeatureArray::F16(halves.into()), 2).unwrap()),
+        Arc::new(DenseFeatures::new(FeatureArray::BF16(upper.into()), 2).unwrap()),
         Arc::new(sparse()),
     ];
     let ids = |n: u64| -> Vec<NodeId> { (0..n).map(|at| NodeId((wild(at) % 500) as u32)).collect() };
@@ -290,7 +295,7 @@ fn rows_are_those_of_the_whole_set() {
             for own in modes(&parts) {
                 let cluster = Cluster::of(&parts, own, Rules::default());
                 let graph = || Arc::clone(&cluster.graph);
-                let row_bytes = data.features.dim() * data.features.row_type().bytes();
+                let row_bytes = data.features.dim() * data.features.dtype().bytes();
                 let bare = || RemoteFeatures::without_cache(graph());
                 for remote in [
                     RemoteFeatures::new(graph()).unwrap(),

@@ -1,5 +1,5 @@
 use kiln_comm::Communicator;
-use kiln_feature::{FeatureSource, Labels, RowBuf};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::NodeId;
 
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ impl Evaluation {
     /// # Errors
     /// [`Error::Feature`] for a node without a row or a label, [`Error::ClassOutOfRange`] for a label that
     /// has no output.
-    pub fn of(outputs: &dyn FeatureSource, nodes: &[NodeId], labels: &Labels) -> Result<Self> {
+    pub fn of(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<Self> {
         let n_classes = outputs.dim();
         let mut classes = Vec::new();
         labels.gather(nodes, &mut classes)?;
@@ -44,7 +44,7 @@ impl Evaluation {
             let (node, label) = (nodes[position], classes[position]);
             return Err(Error::ClassOutOfRange { node, label, n_outputs: n_classes });
         }
-        let mut rows = RowBuf::empty(outputs.row_type());
+        let mut rows = FeatureBuffer::empty(outputs.dtype());
         outputs.gather(nodes, &mut rows)?;
         Ok(Self { nodes: nodes.to_vec(), labels: classes, outputs: rows.into_f32(), n_classes })
     }
@@ -53,7 +53,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// As [`Evaluation::of`] and [`Evaluation::counts`].
-    pub fn count(outputs: &dyn FeatureSource, nodes: &[NodeId], labels: &Labels) -> Result<Counts> {
+    pub fn count(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<Counts> {
         let mut counts = Counts::default();
         for nodes in nodes.chunks(NODES_AT_ONCE) {
             counts += Self::of(outputs, nodes, labels)?.counts()?;

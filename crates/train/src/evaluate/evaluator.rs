@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::NodeId;
 use kiln_loader::{Fetch, ItemSampler, Loader, Pass, Shard};
 use kiln_nn::LayerWise;
@@ -38,7 +38,7 @@ pub struct ExactEvaluator {
     /// Computes the outputs.
     pub inference: LayerWiseInference,
     /// The features of all nodes.
-    pub features: Arc<dyn FeatureSource>,
+    pub features: Arc<dyn FeatureStore>,
     /// The classes of all nodes.
     pub labels: Arc<Labels>,
     /// The threads that compute: those of all ranks of the machine, which wait meanwhile
@@ -139,7 +139,10 @@ impl Evaluator {
 
 impl ExactEvaluator {
     /// The model's outputs for every node of the graph.
-    fn outputs<M: LayerWise + Sync>(&self, trainer: &mut Trainer<NodeClassification<M>>) -> Result<Dense> {
+    fn outputs<M: LayerWise + Sync>(
+        &self,
+        trainer: &mut Trainer<NodeClassification<M>>,
+    ) -> Result<DenseFeatures> {
         let (model, device) = (trainer.model(), trainer.device());
         let outputs = self.threads.install(|| self.inference.outputs(model, &*self.features, device));
         trainer.peak.merge(self.inference.peak_memory());

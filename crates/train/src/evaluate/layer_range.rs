@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use kiln_feature::RowType;
+use kiln_feature::FeatureDType;
 use kiln_graph::{Csc, NodeId};
 
 use crate::error::{Error, Result};
@@ -18,9 +18,9 @@ pub(crate) struct RangeCost {
 }
 
 impl RangeCost {
-    pub(crate) fn new(d_in: usize, d_out: usize, stored: RowType, carries_weights: bool) -> Self {
+    pub(crate) fn new(d_in: usize, d_out: usize, stored: FeatureDType, carries_weights: bool) -> Self {
         let (d_in, d_out) = (d_in as u64, d_out as u64);
-        let widened = if stored == RowType::F32 { 0 } else { stored.bytes() as u64 * d_in };
+        let widened = if stored == FeatureDType::F32 { 0 } else { stored.bytes() as u64 * d_in };
         Self {
             // The aggregate; the product, the sum, the activation and its copy on the host; index arrays.
             dst_bytes: 4 * d_in + 4 * 4 * d_out + 32,
@@ -123,7 +123,7 @@ mod tests {
     fn a_node_of_too_many_edges_is_an_error() {
         let indptr: SharedArray<u64> = vec![0, 1, 1 << 31, 3].into();
         let graph = Csc::new(indptr, vec![NodeId(0); 3].into()).expect("the ends fit");
-        let cost = RangeCost::new(4, 4, RowType::F32, false);
+        let cost = RangeCost::new(4, 4, FeatureDType::F32, false);
         let ranges: Vec<_> = Ranges::new(&graph, cost, u64::MAX).collect();
         assert!(matches!(ranges[0], Ok(Range { start: 0, end: 1 })), "{ranges:?}");
         assert!(matches!(ranges[1], Err(Error::TooManyEdges { node: 1, .. })), "{ranges:?}");

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_feature::{Dense, FeatureSource, RowBuf};
+use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore};
 use kiln_graph::{Csc, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_nn::{Ctx, LayerWise, Mode};
@@ -107,9 +107,9 @@ impl LayerWiseInference {
     pub fn outputs<M: LayerWise>(
         &self,
         model: &M,
-        features: &dyn FeatureSource,
+        features: &dyn FeatureStore,
         device: &Device,
-    ) -> Result<Dense> {
+    ) -> Result<DenseFeatures> {
         self.check(model, features)?;
         let run = Run { inference: self, model: model.valid(), device: device.clone().inner() };
         let mut scratch = Scratch::default();
@@ -120,7 +120,7 @@ impl LayerWiseInference {
         Ok(rows)
     }
 
-    fn check<M: LayerWise>(&self, model: &M, features: &dyn FeatureSource) -> Result<()> {
+    fn check<M: LayerWise>(&self, model: &M, features: &dyn FeatureStore) -> Result<()> {
         let (n_nodes, n_rows) = (self.graph.n_nodes(), features.n_rows());
         if n_nodes == 0 {
             return Err(Error::NoNodes);
@@ -172,10 +172,10 @@ impl<M: LayerWise> Run<'_, M> {
     fn layer(
         &self,
         layer: usize,
-        source: &dyn FeatureSource,
+        source: &dyn FeatureStore,
         held_bytes: u64,
         scratch: &mut Scratch,
-    ) -> Result<Dense> {
+    ) -> Result<DenseFeatures> {
         let graph = &*self.inference.graph;
         let [d_in, d_out] = self.model.widths(layer);
         let n_nodes = graph.n_nodes();
@@ -184,7 +184,7 @@ impl<M: LayerWise> Run<'_, M> {
             None => Activations::in_memory(n_nodes, d_out)?,
             Some(folder) => Activations::in_file(folder)?,
         };
-        let cost = RangeCost::new(d_in, d_out, source.row_type(), self.inference.carries_weights);
+        let cost = RangeCost::new(d_in, d_out, source.dtype(), self.inference.carries_weights);
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
             let rows = self.range(layer, source, nodes?, scratch)?;
             output.append(&rows)?;
@@ -196,7 +196,7 @@ impl<M: LayerWise> Run<'_, M> {
     fn range(
         &self,
         layer: usize,
-        source: &dyn FeatureSource,
+        source: &dyn FeatureStore,
         nodes: Range<u32>,
         scratch: &mut Scratch,
     ) -> Result<Vec<f32>> {
@@ -205,7 +205,7 @@ impl<M: LayerWise> Run<'_, M> {
         let n_dst = nodes.len();
         let seeds = Seeds::nodes(nodes.map(NodeId).collect());
         let block = self.inference.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks.remove(0);
-        let mut rows = RowBuf::empty(source.row_type());
+        let mut rows = FeatureBuffer::empty(source.dtype());
         source.gather(block.srcs(), &mut rows)?;
         let x = TensorData::new(rows.into_f32(), [block.n_src(), source.dim()]);
         let x = Tensor::from_data(x, &self.device);

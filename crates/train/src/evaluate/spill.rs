@@ -2,7 +2,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use kiln_feature::{Dense, Rows};
+use kiln_feature::{DenseFeatures, FeatureArray};
 use kiln_graph::MappedFile;
 
 use crate::error::{Error, Result};
@@ -42,13 +42,13 @@ impl Activations {
     }
 
     /// The rows, `dim` values each.
-    pub(crate) fn finish(self, dim: usize) -> Result<Dense> {
+    pub(crate) fn finish(self, dim: usize) -> Result<DenseFeatures> {
         match self {
-            Self::Memory(values) => Ok(Dense::from_f32(values, dim)?),
+            Self::Memory(values) => Ok(DenseFeatures::from_f32(values, dim)?),
             Self::File(file) => {
                 let mapping = file.into_mapping()?;
                 let n_bytes = mapping.bytes().len();
-                Ok(Dense::new(Rows::F32(mapping.slice(0..n_bytes)?), dim)?)
+                Ok(DenseFeatures::new(FeatureArray::F32(mapping.slice(0..n_bytes)?), dim)?)
             }
         }
     }
@@ -112,7 +112,7 @@ mod tests {
         second.append(&[1.0, 2.0, 3.0]).expect("room for three values");
         second.append(&[4.0]).expect("room for a value");
         let dense = second.finish(2).expect("two rows of two");
-        let Rows::F32(rows) = dense.rows() else { panic!("{dense:?}") };
+        let FeatureArray::F32(rows) = dense.rows() else { panic!("{dense:?}") };
         assert_eq!((&rows[..], rows.owned_bytes()), (&[1.0, 2.0, 3.0, 4.0][..], 0));
     }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use burn::tensor::Device;
 use kiln_comm::{Communicator, Ranks};
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
 
-pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
+pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
 
 /// Ranks of one thread each. Whoever waits as long as the deadline has hung, and the test with it.
 pub(crate) fn ranks(n_ranks: usize) -> Ranks {

@@ -36,7 +36,7 @@ fn loader<F: Fetch>(data: &Dataset, comm: &dyn Communicator, fetch: F, workers: 
     Loader::new(items(data, comm), fetch, config).unwrap()
 }
 
-fn host_fetch(data: &Dataset) -> NodeFetch<NeighborSampler, dyn kiln_feature::FeatureSource> {
+fn host_fetch(data: &Dataset) -> NodeFetch<NeighborSampler, dyn kiln_feature::FeatureStore> {
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
     NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_comm::{Communicator, Solo};
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::CscBuilder;
 use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass, Shard};
 use kiln_nn::{Gin, GinConfig};
@@ -24,7 +24,7 @@ const GLOBAL_BATCH: usize = 8;
 const N_GRAPHS: u32 = 36;
 
 /// Rings of 3 to 9 nodes with the features `[1, position]`; their class says whether they are long.
-fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> {
+fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureStore>>> {
     let (mut offsets, mut srcs, mut dsts, mut x) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     let n_nodes = |graph: u32| 3 + graph * 5 % 7;
     for graph in 0..N_GRAPHS {
@@ -38,7 +38,7 @@ fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> 
     }
     let graph = CscBuilder::new(x.len() / 2).symmetrize().build(&srcs, &dsts).unwrap();
     let labels: Vec<i32> = (0..N_GRAPHS).map(|graph| i32::from(5 < n_nodes(graph))).collect();
-    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(x, 2).unwrap());
+    let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(x, 2).unwrap());
     let fetch = GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)));
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 3, shard, ..Default::default() };

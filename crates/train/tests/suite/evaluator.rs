@@ -3,7 +3,7 @@
 
 use kiln_comm::Communicator;
 use kiln_data::Dataset;
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{Loader, LoaderConfig, NodeFetch};
 use kiln_nn::Sage;
@@ -19,7 +19,7 @@ use crate::common::{data, ranks, trainer};
 const TOLERANCE: f64 = 1e-4;
 
 type SageTrainer = Trainer<NodeClassification<Sage>>;
-type AllNeighbors = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
+type AllNeighbors = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
 
 /// Batches of 10 nodes a rank with all their neighbours, so that sampled evaluation is exact, too.
 fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &[NodeId]) -> AllNeighbors {

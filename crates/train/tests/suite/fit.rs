@@ -8,7 +8,7 @@ use std::path::Path;
 use burn::tensor::Device;
 use kiln_comm::Solo;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
 use kiln_nn::{Aggregate, Sage, SageConfig};
@@ -50,7 +50,7 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>>;
+type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
 
 fn loader(data: &Dataset, nodes: &[NodeId]) -> NodeLoader {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(5); 2]);

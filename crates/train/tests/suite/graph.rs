@@ -8,7 +8,7 @@ use std::sync::Arc;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_comm::Solo;
-use kiln_feature::{Dense, FeatureSource, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::DeviceGraphs;
 use kiln_kernels::ops::{self, Reduction};
@@ -25,7 +25,7 @@ use kiln_train::{
 };
 
 /// Graphs of undirected edges, with one number a node and a class each.
-fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> GraphFetch<dyn FeatureSource> {
+fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> GraphFetch<dyn FeatureStore> {
     let (mut offsets, mut srcs, mut dsts) = (vec![0], Vec::new(), Vec::new());
     for (n_nodes, edges) in graphs {
         let start = offsets[offsets.len() - 1];
@@ -36,13 +36,13 @@ fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> Gr
         offsets.push(start + n_nodes);
     }
     let graph = CscBuilder::new(x.len()).symmetrize().build(&srcs, &dsts).unwrap();
-    let features: Arc<dyn FeatureSource> = Arc::new(Dense::from_f32(x, 1).unwrap());
+    let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(x, 1).unwrap());
     GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)))
 }
 
 /// Rings (class 0) and stars (class 1) in turn, of 4 to 12 nodes, whose features are all 1: nothing but the
 /// edges tells them apart.
-fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureSource> {
+fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureStore> {
     let graph = |graph: u32| {
         let n_nodes = 4 + graph * 5 % 9;
         let edge = |node: u32| if graph.is_multiple_of(2) { (node, (node + 1) % n_nodes) } else { (0, node) };
@@ -54,10 +54,7 @@ fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureSource> {
     fetch(&graphs, vec![1.0; n_nodes as usize], labels)
 }
 
-fn loader(
-    n_graphs: u32,
-    items: std::ops::Range<u32>,
-) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureSource>>> {
+fn loader(n_graphs: u32, items: std::ops::Range<u32>) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureStore>>> {
     let config = ItemSamplerConfig { batch_size: 16, seed: 1, ..Default::default() };
     let items = ItemSampler::new(items.map(NodeId).collect::<Vec<_>>(), config).unwrap();
     let fetch = DeviceBatcher::new(rings_and_stars(n_graphs), &Device::flex());
@@ -70,7 +67,7 @@ fn config() -> TrainerConfig {
 }
 
 /// A batch of these graphs.
-fn batch(fetch: &GraphFetch<dyn FeatureSource>, graphs: &[u32]) -> GraphBatch {
+fn batch(fetch: &GraphFetch<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch {
     let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
     let seeds = SeedBatch { pass: TEST, step: 0, key: RngKey::new(1), seeds };
     fetch.fetch(seeds, &mut (), &mut StageTimes::default()).unwrap()
@@ -89,7 +86,7 @@ impl GraphModel for SumOfFeatures {
 }
 
 /// One node of 1, two of 2, none, and three of which one has -3.
-fn four() -> GraphFetch<dyn FeatureSource> {
+fn four() -> GraphFetch<dyn FeatureStore> {
     let graphs = [(1, vec![]), (2, vec![(0, 1)]), (0, vec![]), (3, vec![(0, 1), (1, 2)])];
     fetch(&graphs, vec![1.0, 2.0, 2.0, 1.0, -3.0, 1.0], vec![0, 1, 1, 0])
 }

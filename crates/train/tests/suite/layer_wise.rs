@@ -11,7 +11,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_comm::Solo;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::{Dense, FeatureSource, RowBuf, RowType, Rows};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
@@ -67,10 +67,10 @@ fn exact(data: &Dataset, config: LayerWiseConfig) -> LayerWiseInference {
     LayerWiseInference::new(data.graph.clone(), config).unwrap()
 }
 
-fn floats(dense: &Dense) -> Vec<f32> {
+fn floats(dense: &DenseFeatures) -> Vec<f32> {
     match dense.rows() {
-        Rows::F32(rows) => rows.to_vec(),
-        rows => panic!("outputs are f32, not {}", rows.row_type()),
+        FeatureArray::F32(rows) => rows.to_vec(),
+        rows => panic!("outputs are f32, not {}", rows.dtype()),
     }
 }
 
@@ -84,7 +84,7 @@ fn at_once<M: BlockModel>(data: &Dataset, sampler: &NeighborSampler, model: &M, 
     let seeds = Seeds::nodes((0..300).map(NodeId).collect());
     let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
     let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, device)).collect();
-    let mut rows = RowBuf::default();
+    let mut rows = FeatureBuffer::default();
     data.features.gather(whole.blocks[0].srcs(), &mut rows).unwrap();
     let x = TensorData::new(rows.into_f32(), [whole.blocks[0].n_src(), 12]);
     values(model.forward(&blocks, Tensor::from_data(x, device), &ctx))
@@ -208,7 +208,8 @@ fn weights_and_half_precision_reach_the_layers() {
     let graph =
         CscBuilder::new(3).weights(&[2.0, 3.0, 5.0, 7.0]).build(&[0, 1, 0, 2], &[1, 2, 2, 0]).unwrap();
     let inference = LayerWiseInference::new(Arc::new(graph), in_memory(0)).unwrap().carry_weights().unwrap();
-    let features = Dense::new(Rows::F16([1.0, 10.0, 100.0].map(half::f16::from_f32).to_vec().into()), 1);
+    let features =
+        DenseFeatures::new(FeatureArray::F16([1.0, 10.0, 100.0].map(half::f16::from_f32).to_vec().into()), 1);
     let model = WeightedSum { widths: vec![1, 1, 1] };
     let outputs = inference.outputs(&model, &features.unwrap(), &Device::flex()).unwrap();
     // The first layer gives 700, 2 and 35.
@@ -219,14 +220,14 @@ fn weights_and_half_precision_reach_the_layers() {
 fn what_does_not_fit_is_refused() {
     let (data, device) = (sbm(), Device::flex());
     let model = sage(12, &device);
-    let refused = |inference: &LayerWiseInference, features: &dyn FeatureSource| {
+    let refused = |inference: &LayerWiseInference, features: &dyn FeatureStore| {
         inference.outputs(&model, features, &device).unwrap_err()
     };
     let inference = exact(&data, LayerWiseConfig::default());
-    let narrow = Dense::from_f32(vec![0.0; 300 * 11], 11).unwrap();
+    let narrow = DenseFeatures::from_f32(vec![0.0; 300 * 11], 11).unwrap();
     let error = refused(&inference, &narrow);
     assert!(matches!(error, Error::LayerWidth { layer: 0, expected: 12, got: 11 }), "{error}");
-    let few = Dense::from_f32(vec![0.0; 299 * 12], 12).unwrap();
+    let few = DenseFeatures::from_f32(vec![0.0; 299 * 12], 12).unwrap();
     let error = refused(&inference, &few);
     assert!(matches!(error, Error::TooFewRows { n_rows: 299, n_nodes: 300 }), "{error}");
     let empty = CscBuilder::new(0).build(&[], &[]).unwrap();
@@ -246,10 +247,10 @@ fn what_does_not_fit_is_refused() {
     let error = refused(&exact(&data, config), &*data.features).to_string();
     assert!(error.starts_with("no-such-folder/kiln-activations-"), "{error}");
 
-    let outputs = Dense::from_f32(vec![0.0; 300 * 3], 3).unwrap();
+    let outputs = DenseFeatures::from_f32(vec![0.0; 300 * 3], 3).unwrap();
     let error = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap_err();
     assert!(matches!(error, Error::ClassOutOfRange { label: 3, n_outputs: 3, .. }), "{error}");
-    let outputs = Dense::from_f32(vec![f32::NAN; 300 * 4], 4).unwrap();
+    let outputs = DenseFeatures::from_f32(vec![f32::NAN; 300 * 4], 4).unwrap();
     let lost = Evaluation::of(&outputs, &data.split.test, &data.labels).unwrap();
     assert!(matches!(lost.counts(), Err(Error::LossNotFinite { pass: "evaluation", .. })));
     assert_eq!(lost.roc_auc(), None);
@@ -285,9 +286,9 @@ fn layers_that_do_not_fit_each_other_are_refused() {
 
 /// Rows that cannot be read from some node on, as when a disk fails.
 #[derive(Debug)]
-struct Failing(Arc<dyn FeatureSource>);
+struct Failing(Arc<dyn FeatureStore>);
 
-impl FeatureSource for Failing {
+impl FeatureStore for Failing {
     fn dim(&self) -> usize {
         self.0.dim()
     }
@@ -296,11 +297,11 @@ impl FeatureSource for Failing {
         self.0.n_rows()
     }
 
-    fn row_type(&self) -> RowType {
-        self.0.row_type()
+    fn dtype(&self) -> FeatureDType {
+        self.0.dtype()
     }
 
-    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> kiln_feature::Result<()> {
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
         match ids.contains(&NodeId(200)) {
             true => Err(kiln_feature::Error::Unlabelled { node: NodeId(200) }),
             false => self.0.gather(ids, out),

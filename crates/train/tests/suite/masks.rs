@@ -10,7 +10,7 @@ use std::time::Duration;
 use burn::tensor::{Device, Tensor};
 use kiln_comm::Ranks;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
 use kiln_nn::{Aggregate, Ctx, Sage, SageConfig};
@@ -80,7 +80,7 @@ fn data() -> Dataset {
 fn loader(
     data: &Dataset,
     shard: Shard,
-) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>> {
+) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>> {
     // All neighbours: nothing but the masks is random in a step.
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::{Dense, Labels};
+use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::NodeId;
 use kiln_train::{
     ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Forward, Metrics, Prediction, roc_auc,
@@ -138,7 +138,7 @@ fn evaluation<const N: usize>(probabilities: &[[f32; N]], labels: &[i32]) -> Eva
     let logits: Vec<f32> = rows.flat_map(|(i, row)| row.map(|p| p.ln() + [0.0, 10.0, -3.0][i % 3])).collect();
     let nodes: Vec<NodeId> = (0..labels.len() as u32).map(NodeId).collect();
     let labels = Labels::new(labels.to_vec(), N);
-    Evaluation::of(&Dense::from_f32(logits, N).unwrap(), &nodes, &labels).unwrap()
+    Evaluation::of(&DenseFeatures::from_f32(logits, N).unwrap(), &nodes, &labels).unwrap()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::Tensor;
 use kiln_comm::{Failure, RankError};
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_loader::{
     Fetch, FetchError, ItemSampler, LoaderConfig, MiniBatch, NodeFetch, SeedBatch, StageTimes,
 };
@@ -96,7 +96,7 @@ fn check(told: &Told) {
 
 /// Makes batches for nodes, and panics at that step if there is one.
 struct PanickingFetch {
-    fetch: NodeFetch<NeighborSampler, dyn FeatureSource>,
+    fetch: NodeFetch<NeighborSampler, dyn FeatureStore>,
     at_step: Option<usize>,
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use burn::tensor::Device;
 use kiln_comm::Ranks;
 use kiln_data::{Dataset, synthetic};
-use kiln_feature::FeatureSource;
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
@@ -47,7 +47,7 @@ fn loader(
     data: &Dataset,
     nodes: &[NodeId],
     shard: Shard,
-) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureSource>>> {
+) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>> {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
     let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::{Dataset, Names, Split};
-use kiln_feature::{Dense, FeatureSource, Labels, Rows, Sparse};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Method, Origin, PartitionBook, Written, part_folder, write_parts};
 use kiln_sample::Fanout;
@@ -42,20 +42,22 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
     }
 }
 
-fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureSource> {
+fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureStore> {
     let rows = || (0..n_nodes).flat_map(|node| [node as f32, node as f32 / 2.0]);
-    let dense = |rows: Rows| Arc::new(Dense::new(rows, 2).unwrap());
+    let dense = |rows: FeatureArray| Arc::new(DenseFeatures::new(rows, 2).unwrap());
     match stored {
-        Stored::F32 => dense(Rows::F32(rows().collect())),
-        Stored::F16 => dense(Rows::F16(rows().map(f16::from_f32).collect())),
-        Stored::BF16 => dense(Rows::BF16(rows().map(bf16::from_f32).collect())),
+        Stored::F32 => dense(FeatureArray::F32(rows().collect())),
+        Stored::F16 => dense(FeatureArray::F16(rows().map(f16::from_f32).collect())),
+        Stored::BF16 => dense(FeatureArray::BF16(rows().map(bf16::from_f32).collect())),
         // The row of node 0 has no values.
         Stored::Sparse => {
             let indptr: SharedArray<u64> =
                 (0..=n_nodes as u64).map(|node| 2 * node.saturating_sub(1)).collect();
             let n_values = *indptr.last().unwrap() as usize;
             let columns = (0..n_values as u32).map(|value| value % 2).collect();
-            Arc::new(Sparse::new(indptr, columns, rows().skip(2).take(n_values).collect(), 2).unwrap())
+            Arc::new(
+                SparseFeatures::new(indptr, columns, rows().skip(2).take(n_values).collect(), 2).unwrap(),
+            )
         }
     }
 }

@@ -3,20 +3,20 @@ use std::sync::Arc;
 
 use kiln_graph::NodeId;
 
-use crate::{Result, RowBuf, RowType, Sparse};
+use crate::{FeatureBuffer, FeatureDType, Result, SparseFeatures};
 
-/// Rows of features by node id, wherever they are kept.
+/// A store of feature rows by node id: memory, a mapped file or a network.
 ///
 /// A source is shared by all workers of a loader, hence `Send + Sync` and `&self`.
-pub trait FeatureSource: fmt::Debug + Send + Sync {
+pub trait FeatureStore: fmt::Debug + Send + Sync {
     /// Number of columns, at least 1.
     fn dim(&self) -> usize;
 
     /// Number of rows: valid ids are `0..n_rows`.
     fn n_rows(&self) -> usize;
 
-    /// How the elements of a row are stored.
-    fn row_type(&self) -> RowType;
+    /// The element type of a row.
+    fn dtype(&self) -> FeatureDType;
 
     /// Writes the row of `ids[i]` to the elements `i * dim .. (i + 1) * dim` of `out`, as stored.
     ///
@@ -27,28 +27,28 @@ pub trait FeatureSource: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`Error::NodeOutOfRange`](crate::Error::NodeOutOfRange) for an id that is not below `n_rows`; a
     /// source that reads files or a network adds its own. What `out` holds then is unspecified.
-    fn gather(&self, ids: &[NodeId], out: &mut RowBuf) -> Result<()>;
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()>;
 
     /// One node's row as 32-bit floats, in a vector of its own: to look at single nodes. Many rows are
-    /// [gathered](FeatureSource::gather).
+    /// [gathered](FeatureStore::gather).
     ///
     /// # Errors
-    /// As [`FeatureSource::gather`].
+    /// As [`FeatureStore::gather`].
     fn row(&self, node: NodeId) -> Result<Vec<f32>> {
-        let mut row = RowBuf::empty(self.row_type());
+        let mut row = FeatureBuffer::empty(self.dtype());
         self.gather(&[node], &mut row)?;
         Ok(row.into_f32())
     }
 
     /// The same source with its mapped arrays copied into the process's memory. Sources that map no file leave
     /// this as it is: `None`.
-    fn in_memory(&self) -> Option<Arc<dyn FeatureSource>> {
+    fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
         None
     }
 
     /// The source itself where it stores only what is not zero, so that it can be saved as it is. Sources
     /// that have whole rows leave this as it is.
-    fn as_sparse(&self) -> Option<&Sparse> {
+    fn as_sparse(&self) -> Option<&SparseFeatures> {
         None
     }
 }

@@ -8,10 +8,10 @@ use kiln_mem::copy_rows;
 
 use crate::{Error, MAX_DIM, Result};
 
-/// How the elements of feature rows are stored. There is room for bytes.
+/// The element type of feature rows. There is room for bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum RowType {
+pub enum FeatureDType {
     /// 32-bit IEEE 754.
     F32,
     /// 16-bit IEEE 754.
@@ -20,7 +20,7 @@ pub enum RowType {
     BF16,
 }
 
-impl RowType {
+impl FeatureDType {
     /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
@@ -39,19 +39,19 @@ impl RowType {
     }
 }
 
-impl fmt::Display for RowType {
+impl fmt::Display for FeatureDType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// Gathered rows as they are stored, in a buffer that its owner reuses.
+/// A buffer of gathered rows as they are stored, which its owner reuses.
 ///
 /// The rows lie one after the other; how many columns there are is known by the source
-/// ([`FeatureSource::dim`](crate::FeatureSource::dim)).
+/// ([`FeatureStore::dim`](crate::FeatureStore::dim)).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum RowBuf {
+pub enum FeatureBuffer {
     /// 32-bit floats.
     F32(Vec<f32>),
     /// 16-bit IEEE 754 floats.
@@ -60,29 +60,29 @@ pub enum RowBuf {
     BF16(Vec<bf16>),
 }
 
-impl Default for RowBuf {
+impl Default for FeatureBuffer {
     /// An empty buffer of 32-bit floats.
     fn default() -> Self {
         Self::F32(Vec::new())
     }
 }
 
-impl RowBuf {
+impl FeatureBuffer {
     /// An empty buffer of one element type.
-    pub fn empty(row_type: RowType) -> Self {
+    pub fn empty(row_type: FeatureDType) -> Self {
         match row_type {
-            RowType::F32 => Self::F32(Vec::new()),
-            RowType::F16 => Self::F16(Vec::new()),
-            RowType::BF16 => Self::BF16(Vec::new()),
+            FeatureDType::F32 => Self::F32(Vec::new()),
+            FeatureDType::F16 => Self::F16(Vec::new()),
+            FeatureDType::BF16 => Self::BF16(Vec::new()),
         }
     }
 
-    /// How the elements are stored.
-    pub fn row_type(&self) -> RowType {
+    /// The element type.
+    pub fn dtype(&self) -> FeatureDType {
         match self {
-            Self::F32(_) => RowType::F32,
-            Self::F16(_) => RowType::F16,
-            Self::BF16(_) => RowType::BF16,
+            Self::F32(_) => FeatureDType::F32,
+            Self::F16(_) => FeatureDType::F16,
+            Self::BF16(_) => FeatureDType::BF16,
         }
     }
 
@@ -97,7 +97,7 @@ impl RowBuf {
 
     /// Bytes of the elements.
     pub fn n_bytes(&self) -> usize {
-        self.n_values() * self.row_type().bytes()
+        self.n_values() * self.dtype().bytes()
     }
 
     /// The elements as 32-bit floats: every stored value is kept exactly. Moves 32-bit rows without a copy.
@@ -110,10 +110,10 @@ impl RowBuf {
     }
 }
 
-/// All rows of a source, read-only: owned or a range of a mapped file. Cloning shares them.
+/// An array of all rows of a store, read-only: owned or a range of a mapped file. Cloning shares them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Rows {
+pub enum FeatureArray {
     /// 32-bit floats.
     F32(SharedArray<f32>),
     /// 16-bit IEEE 754 floats.
@@ -125,13 +125,13 @@ pub enum Rows {
 /// Rows that are moved or mapped, never copied.
 macro_rules! rows_from {
     ($($element:ty => $variant:ident),*) => {$(
-        impl From<SharedArray<$element>> for Rows {
+        impl From<SharedArray<$element>> for FeatureArray {
             fn from(values: SharedArray<$element>) -> Self {
                 Self::$variant(values)
             }
         }
 
-        impl From<Vec<$element>> for Rows {
+        impl From<Vec<$element>> for FeatureArray {
             fn from(values: Vec<$element>) -> Self {
                 Self::$variant(values.into())
             }
@@ -141,13 +141,13 @@ macro_rules! rows_from {
 
 rows_from!(f32 => F32, f16 => F16, bf16 => BF16);
 
-impl Rows {
-    /// How the elements are stored.
-    pub fn row_type(&self) -> RowType {
+impl FeatureArray {
+    /// The element type.
+    pub fn dtype(&self) -> FeatureDType {
         match self {
-            Self::F32(_) => RowType::F32,
-            Self::F16(_) => RowType::F16,
-            Self::BF16(_) => RowType::BF16,
+            Self::F32(_) => FeatureDType::F32,
+            Self::F16(_) => FeatureDType::F16,
+            Self::BF16(_) => FeatureDType::BF16,
         }
     }
 
@@ -178,17 +178,17 @@ impl Rows {
         }
     }
 
-    /// See [`FeatureSource::gather`](crate::FeatureSource::gather).
-    pub(crate) fn gather(&self, dim: usize, ids: &[NodeId], out: &mut RowBuf) -> Result<()> {
+    /// See [`FeatureStore::gather`](crate::FeatureStore::gather).
+    pub(crate) fn gather(&self, dim: usize, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         check_ids("feature row", ids, self.n_values() / dim)?;
         let ids: &[u32] = bytemuck::cast_slice(ids);
         match (self, &mut *out) {
-            (Self::F32(rows), RowBuf::F32(values)) => copy_rows(rows, dim, ids, values),
-            (Self::F16(rows), RowBuf::F16(values)) => copy_rows(rows, dim, ids, values),
-            (Self::BF16(rows), RowBuf::BF16(values)) => copy_rows(rows, dim, ids, values),
-            (Self::F32(rows), _) => *out = RowBuf::F32(gathered(rows, dim, ids)),
-            (Self::F16(rows), _) => *out = RowBuf::F16(gathered(rows, dim, ids)),
-            (Self::BF16(rows), _) => *out = RowBuf::BF16(gathered(rows, dim, ids)),
+            (Self::F32(rows), FeatureBuffer::F32(values)) => copy_rows(rows, dim, ids, values),
+            (Self::F16(rows), FeatureBuffer::F16(values)) => copy_rows(rows, dim, ids, values),
+            (Self::BF16(rows), FeatureBuffer::BF16(values)) => copy_rows(rows, dim, ids, values),
+            (Self::F32(rows), _) => *out = FeatureBuffer::F32(gathered(rows, dim, ids)),
+            (Self::F16(rows), _) => *out = FeatureBuffer::F16(gathered(rows, dim, ids)),
+            (Self::BF16(rows), _) => *out = FeatureBuffer::BF16(gathered(rows, dim, ids)),
         }
         Ok(())
     }

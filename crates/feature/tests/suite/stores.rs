@@ -4,30 +4,32 @@
 use std::io::Write;
 
 use half::{bf16, f16};
-use kiln_feature::{Dense, Error, FeatureSource, MAX_DIM, MappedLayout, RowBuf, RowType, Rows};
+use kiln_feature::{
+    DenseFeatures, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, MAX_DIM, MappedLayout,
+};
 use kiln_graph::{MappedFile, NodeId};
 use tempfile::NamedTempFile;
 
 /// Three rows of two columns.
 const ROWS: [f32; 6] = [0.0, 0.5, 1.0, 1.5, -2.0, 2.5];
 
-fn rows(row_type: RowType) -> Rows {
+fn rows(row_type: FeatureDType) -> FeatureArray {
     match row_type {
-        RowType::F32 => Rows::F32(ROWS.to_vec().into()),
-        RowType::F16 => Rows::F16(ROWS.map(f16::from_f32).to_vec().into()),
-        RowType::BF16 => Rows::BF16(ROWS.map(bf16::from_f32).to_vec().into()),
+        FeatureDType::F32 => FeatureArray::F32(ROWS.to_vec().into()),
+        FeatureDType::F16 => FeatureArray::F16(ROWS.map(f16::from_f32).to_vec().into()),
+        FeatureDType::BF16 => FeatureArray::BF16(ROWS.map(bf16::from_f32).to_vec().into()),
         other => panic!("no fixture for {other}"),
     }
 }
 
 /// The same rows as little-endian bytes, after a header of `offset_bytes` bytes.
-fn file(row_type: RowType, offset_bytes: usize) -> NamedTempFile {
+fn file(row_type: FeatureDType, offset_bytes: usize) -> NamedTempFile {
     let mut bytes = vec![0xAB; offset_bytes];
     for value in ROWS {
         match row_type {
-            RowType::F32 => bytes.extend(value.to_le_bytes()),
-            RowType::F16 => bytes.extend(f16::from_f32(value).to_le_bytes()),
-            RowType::BF16 => bytes.extend(bf16::from_f32(value).to_le_bytes()),
+            FeatureDType::F32 => bytes.extend(value.to_le_bytes()),
+            FeatureDType::F16 => bytes.extend(f16::from_f32(value).to_le_bytes()),
+            FeatureDType::BF16 => bytes.extend(bf16::from_f32(value).to_le_bytes()),
             other => panic!("no fixture for {other}"),
         }
     }
@@ -36,23 +38,27 @@ fn file(row_type: RowType, offset_bytes: usize) -> NamedTempFile {
     file
 }
 
-fn layout(row_type: RowType, offset_bytes: u64) -> MappedLayout {
-    MappedLayout { row_type, dim: 2, n_rows: 3, offset_bytes }
+fn layout(row_type: FeatureDType, offset_bytes: u64) -> MappedLayout {
+    MappedLayout { dtype: row_type, dim: 2, n_rows: 3, offset_bytes }
 }
 
-fn check_source(source: &dyn FeatureSource, row_type: RowType) {
-    assert_eq!((source.dim(), source.n_rows(), source.row_type()), (2, 3, row_type));
+fn check_source(source: &dyn FeatureStore, row_type: FeatureDType) {
+    assert_eq!((source.dim(), source.n_rows(), source.dtype()), (2, 3, row_type));
     // Whatever the buffer held before, it is replaced.
-    for before in [RowBuf::F32(vec![9.0]), RowBuf::F16(vec![f16::ONE]), RowBuf::BF16(vec![bf16::ONE])] {
+    for before in [
+        FeatureBuffer::F32(vec![9.0]),
+        FeatureBuffer::F16(vec![f16::ONE]),
+        FeatureBuffer::BF16(vec![bf16::ONE]),
+    ] {
         let mut out = before;
         source.gather(&[NodeId(2), NodeId(0), NodeId(2)], &mut out).unwrap();
-        assert_eq!(out.row_type(), row_type);
+        assert_eq!(out.dtype(), row_type);
         assert_eq!((out.n_values(), out.n_bytes()), (6, 6 * row_type.bytes()));
         assert_eq!(out.into_f32(), [-2.0, 2.5, 0.0, 0.5, -2.0, 2.5]);
     }
-    let mut out = RowBuf::default();
+    let mut out = FeatureBuffer::default();
     source.gather(&[], &mut out).unwrap();
-    assert_eq!((out.row_type(), out.n_values()), (row_type, 0));
+    assert_eq!((out.dtype(), out.n_values()), (row_type, 0));
     let error = source.gather(&[NodeId(0), NodeId(3)], &mut out).unwrap_err();
     assert!(matches!(error, Error::NodeOutOfRange { node: NodeId(3), n_rows: 3, .. }));
     assert_eq!(error.to_string(), "node 3 has no feature row: there are 3 (ids 0 to n_rows - 1)");
@@ -60,11 +66,11 @@ fn check_source(source: &dyn FeatureSource, row_type: RowType) {
 
 #[test]
 fn dense_and_mapped_rows_are_gathered_as_stored() {
-    for row_type in [RowType::F32, RowType::F16, RowType::BF16] {
-        check_source(&Dense::new(rows(row_type), 2).unwrap(), row_type);
+    for row_type in [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16] {
+        check_source(&DenseFeatures::new(rows(row_type), 2).unwrap(), row_type);
         for offset_bytes in [0, 8] {
             let file = file(row_type, offset_bytes);
-            let mapped = Dense::open(file.path(), layout(row_type, offset_bytes as u64)).unwrap();
+            let mapped = DenseFeatures::open(file.path(), layout(row_type, offset_bytes as u64)).unwrap();
             check_source(&mapped, row_type);
             assert_eq!(mapped.rows().owned_bytes(), 0);
         }
@@ -73,10 +79,10 @@ fn dense_and_mapped_rows_are_gathered_as_stored() {
 
 #[test]
 fn a_buffer_of_the_right_type_keeps_its_allocation() {
-    let dense = Dense::from_f32(ROWS.to_vec(), 2).unwrap();
-    let mut out = RowBuf::F32(Vec::with_capacity(64));
+    let dense = DenseFeatures::from_f32(ROWS.to_vec(), 2).unwrap();
+    let mut out = FeatureBuffer::F32(Vec::with_capacity(64));
     dense.gather(&[NodeId(1)], &mut out).unwrap();
-    let RowBuf::F32(values) = out else { panic!("32-bit rows came back as {}", out.row_type()) };
+    let FeatureBuffer::F32(values) = out else { panic!("32-bit rows came back as {}", out.dtype()) };
     assert_eq!((values.as_slice(), values.capacity()), ([1.0, 1.5].as_slice(), 64));
 }
 
@@ -85,14 +91,14 @@ fn widening_keeps_every_half_precision_value() {
     let bits: Vec<u16> = (0..=u16::MAX).collect();
     let halves: Vec<f16> = bits.iter().map(|&bits| f16::from_bits(bits)).collect();
     let brains: Vec<bf16> = bits.iter().map(|&bits| bf16::from_bits(bits)).collect();
-    for (bits, wide) in bits.iter().zip(RowBuf::F16(halves).into_f32()) {
+    for (bits, wide) in bits.iter().zip(FeatureBuffer::F16(halves).into_f32()) {
         let narrow = f16::from_f32(wide);
         assert!(
             narrow.to_bits() == *bits || (narrow.is_nan() && f16::from_bits(*bits).is_nan()),
             "{bits:#x}"
         );
     }
-    for (bits, wide) in bits.iter().zip(RowBuf::BF16(brains).into_f32()) {
+    for (bits, wide) in bits.iter().zip(FeatureBuffer::BF16(brains).into_f32()) {
         let is_same = wide.to_bits() == u32::from(*bits) << 16;
         assert!(is_same || (wide.is_nan() && bf16::from_bits(*bits).is_nan()), "{bits:#x}");
     }
@@ -100,54 +106,54 @@ fn widening_keeps_every_half_precision_value() {
 
 #[test]
 fn dense_refuses_no_columns_and_partial_rows() {
-    assert!(matches!(Dense::from_f32(vec![1.0], 0), Err(Error::ZeroDim)));
-    let error = Dense::from_f32(vec![], MAX_DIM + 1).unwrap_err();
+    assert!(matches!(DenseFeatures::from_f32(vec![1.0], 0), Err(Error::ZeroDim)));
+    let error = DenseFeatures::from_f32(vec![], MAX_DIM + 1).unwrap_err();
     assert!(matches!(error, Error::TooManyColumns { dim, max: MAX_DIM } if dim == MAX_DIM + 1));
-    let error = Dense::from_f32(vec![1.0; 7], 2).unwrap_err();
+    let error = DenseFeatures::from_f32(vec![1.0; 7], 2).unwrap_err();
     assert!(matches!(error, Error::PartialRow { n_values: 7, dim: 2 }));
 }
 
 #[test]
 fn dense_shows_single_rows() {
-    let dense = Dense::new(rows(RowType::BF16), 2).unwrap();
+    let dense = DenseFeatures::new(rows(FeatureDType::BF16), 2).unwrap();
     assert_eq!(dense.row(NodeId(1)).unwrap(), [1.0, 1.5]);
     assert!(matches!(dense.row(NodeId(3)), Err(Error::NodeOutOfRange { node: NodeId(3), .. })));
 }
 
 #[test]
 fn no_rows_are_fine_until_one_is_asked_for() {
-    let dense = Dense::from_f32(Vec::new(), 4).unwrap();
+    let dense = DenseFeatures::from_f32(Vec::new(), 4).unwrap();
     assert_eq!(dense.n_rows(), 0);
-    let error = dense.gather(&[NodeId(0)], &mut RowBuf::default()).unwrap_err();
+    let error = dense.gather(&[NodeId(0)], &mut FeatureBuffer::default()).unwrap_err();
     assert!(matches!(error, Error::NodeOutOfRange { n_rows: 0, .. }));
 }
 
 #[test]
 fn mapped_names_the_file_that_is_too_short() {
-    let file = file(RowType::F32, 0);
-    let asked = MappedLayout { n_rows: 4, ..layout(RowType::F32, 0) };
-    let error = Dense::open(file.path(), asked).unwrap_err();
+    let file = file(FeatureDType::F32, 0);
+    let asked = MappedLayout { n_rows: 4, ..layout(FeatureDType::F32, 0) };
+    let error = DenseFeatures::open(file.path(), asked).unwrap_err();
     assert!(matches!(error, Error::FileTooShort { n_rows: 4, expected: 32, got: 24, .. }));
     assert!(error.to_string().starts_with(&file.path().display().to_string()));
-    let shifted = Dense::open(file.path(), layout(RowType::F32, 4)).unwrap_err();
+    let shifted = DenseFeatures::open(file.path(), layout(FeatureDType::F32, 4)).unwrap_err();
     assert!(matches!(shifted, Error::FileTooShort { expected: 28, got: 24, .. }));
 }
 
 #[test]
 fn mapped_refuses_a_misaligned_start() {
-    let file = file(RowType::F32, 4);
+    let file = file(FeatureDType::F32, 4);
     let mapping = MappedFile::open(file.path()).unwrap();
-    let error = Dense::mapped(&mapping, layout(RowType::F32, 2)).unwrap_err();
+    let error = DenseFeatures::mapped(&mapping, layout(FeatureDType::F32, 2)).unwrap_err();
     assert!(matches!(error, Error::Misaligned { offset_bytes: 2, align_bytes: 4, .. }));
-    Dense::mapped(&mapping, layout(RowType::F16, 2)).unwrap();
+    DenseFeatures::mapped(&mapping, layout(FeatureDType::F16, 2)).unwrap();
 }
 
 #[test]
 fn mapped_refuses_layouts_that_no_file_can_have() {
-    let file = file(RowType::F32, 0);
+    let file = file(FeatureDType::F32, 0);
     let mapping = MappedFile::open(file.path()).unwrap();
-    let base = layout(RowType::F32, 0);
-    let error = |layout| Dense::mapped(&mapping, layout).unwrap_err();
+    let base = layout(FeatureDType::F32, 0);
+    let error = |layout| DenseFeatures::mapped(&mapping, layout).unwrap_err();
     assert!(matches!(error(MappedLayout { dim: 0, ..base }), Error::ZeroDim));
     assert!(matches!(error(MappedLayout { n_rows: usize::MAX, ..base }), Error::TooLarge { .. }));
     assert!(matches!(error(MappedLayout { offset_bytes: u64::MAX - 3, ..base }), Error::TooLarge { .. }));
@@ -157,22 +163,22 @@ fn mapped_refuses_layouts_that_no_file_can_have() {
 fn mapped_says_which_file_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("absent");
-    let error = Dense::open(&path, layout(RowType::F32, 0)).unwrap_err();
+    let error = DenseFeatures::open(&path, layout(FeatureDType::F32, 0)).unwrap_err();
     assert!(matches!(&error, Error::Graph(kiln_graph::Error::Io { path: named, .. }) if *named == path));
     assert!(error.to_string().contains("absent"));
 }
 
 #[test]
 fn rows_in_memory_are_those_of_the_file_and_outlive_it() {
-    for row_type in [RowType::F32, RowType::F16, RowType::BF16] {
+    for row_type in [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16] {
         let file = file(row_type, 8);
-        let mapped = Dense::open(file.path(), layout(row_type, 8)).unwrap();
+        let mapped = DenseFeatures::open(file.path(), layout(row_type, 8)).unwrap();
         let in_memory = mapped.in_memory().unwrap();
         drop((mapped, file));
         check_source(&*in_memory, row_type);
     }
-    let owned = Dense::from_f32(ROWS.to_vec(), 2).unwrap();
+    let owned = DenseFeatures::from_f32(ROWS.to_vec(), 2).unwrap();
     let before = owned.rows().owned_bytes();
-    check_source(&*owned.in_memory().unwrap(), RowType::F32);
+    check_source(&*owned.in_memory().unwrap(), FeatureDType::F32);
     assert_eq!(owned.rows().owned_bytes(), before);
 }
