@@ -16,7 +16,7 @@ use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::device;
 use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, load_on};
 use kiln_sample::Scratch;
-use kiln_train::DeviceNodeFetch;
+use kiln_train::DeviceNodeBatcher;
 
 /// Batches that a bench goes round.
 const N_BATCHES: usize = 16;
@@ -157,8 +157,8 @@ fn parts(device: &Device, input: &Input) -> Result<(DeviceSampler, DeviceFeature
 /// GraphSAGE, three layers of 256, on batches that the device makes.
 fn steps(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (sampler, features) = parts(device, input)?;
-    let fetch = DeviceNodeFetch::new(sampler.into(), features.into(), input.dataset.labels.clone());
-    let mut batches = Endless::new(train::loader(input, fetch)?);
+    let batcher = DeviceNodeBatcher::new(sampler.into(), features.into(), input.dataset.labels.clone());
+    let mut batches = Endless::new(train::loader(input, batcher)?);
     let mut trainer = train::trainer(input, device)?;
     let mut step = || {
         trainer.step(&mut batches, |_| ()).expect("a step should have a finite loss");

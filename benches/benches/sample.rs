@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use kiln_benches::{BATCH_SIZE, Endless, Input, Result, Stage, Work, inputs, n_threads};
 use kiln_graph::Block;
-use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, SeedBatch, StageTimes};
+use kiln_loader::{BatchError, Batcher, Loader, LoaderConfig, SeedBatch, StageTimes};
 use kiln_sample::{FrontierSampler, NeighborSampler, Rule, SampledBlocks, Scratch};
 
 /// Batches that a bench goes round: their lines together are more than most caches hold.
@@ -94,16 +94,16 @@ fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
 /// Sampling alone, in a loader.
 struct SampleOnly(NeighborSampler);
 
-impl Fetch for SampleOnly {
+impl Batcher for SampleOnly {
     type Batch = SampledBlocks;
     type Scratch = Scratch;
 
-    fn fetch(
+    fn batch(
         &self,
         batch: SeedBatch,
         scratch: &mut Scratch,
         _: &mut StageTimes,
-    ) -> std::result::Result<SampledBlocks, FetchError> {
+    ) -> std::result::Result<SampledBlocks, BatchError> {
         Ok(self.0.sample_blocks(&batch.seeds, batch.key, scratch)?)
     }
 

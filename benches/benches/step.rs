@@ -10,7 +10,7 @@ use kiln_benches::{
 };
 use kiln_comm::Solo;
 use kiln_graph::gcn_norm;
-use kiln_loader::{Fetch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{Batcher, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
@@ -51,7 +51,7 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
 }
 
 /// The time of so many steps in a steady state: one step before them uses up what was made ahead.
-fn steps<T: Task, F: Fetch<Batch = DeviceBatch<T::Input>>>(
+fn steps<T: Task, F: Batcher<Batch = DeviceBatch<T::Input>>>(
     trainer: &mut Trainer<T>,
     batches: &mut Endless<F>,
     n_steps: u64,
@@ -70,11 +70,11 @@ fn gcn(stage: &mut Stage) -> Result {
     let graph = std::sync::Arc::new(gcn_norm(&data.graph)?);
     let config = SamplerConfig::new([Fanout::UpTo(50); 2]).with_rule(Rule::UniformKeepSelfLoops);
     let sampler = NeighborSampler::with_config(graph, config.with_weights(EdgeWeights::Unbiased))?;
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 128, ..ItemSamplerConfig::default() };
     let mut batches =
-        Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, fetch, LOADER)?);
+        Endless::new(Loader::new(ItemSampler::new(data.split.train.to_vec(), items)?, batcher, LOADER)?);
     let model = GcnConfig {
         d_in: data.features.dim(),
         hidden: 64,
@@ -97,10 +97,11 @@ fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
     let train = input.train();
     let work = Work::new(train.len() as u64, "graphs", n_threads());
     let offsets = input.node_offsets.clone().into();
-    let fetch = GraphFetch::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone());
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
+    let batcher =
+        GraphBatcher::new(input.graph.clone(), offsets, input.features.clone(), input.labels.clone());
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
     let items = ItemSamplerConfig { batch_size: 32, ..ItemSamplerConfig::default() };
-    let loader = Loader::new(ItemSampler::new(train, items)?, fetch, LOADER)?;
+    let loader = Loader::new(ItemSampler::new(train, items)?, batcher, LOADER)?;
     let model = GinConfig {
         n_layers: 2,
         norm: Norm::None,

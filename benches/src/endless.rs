@@ -1,23 +1,23 @@
 use std::fmt;
 
-use kiln_loader::{Batches, Fetch, Loader, Pass};
+use kiln_loader::{Batcher, Batches, Loader, Phase};
 
 /// A loader's batches, epoch after epoch: always fresh ones, for benches of a steady state.
-pub struct Endless<F: Fetch> {
+pub struct Endless<F: Batcher> {
     loader: Loader<F>,
     epoch: u64,
     batches: Batches<F>,
 }
 
-impl<F: Fetch> Endless<F> {
+impl<F: Batcher> Endless<F> {
     /// The batches of this loader, from epoch 0 on. Its workers begin at once.
     pub fn new(loader: Loader<F>) -> Self {
-        let batches = loader.epoch(Pass::Train { epoch: 0 });
+        let batches = loader.epoch(Phase::Train { epoch: 0 });
         Self { loader, epoch: 0, batches }
     }
 }
 
-impl<F: Fetch> Iterator for Endless<F> {
+impl<F: Batcher> Iterator for Endless<F> {
     type Item = kiln_loader::Result<F::Batch>;
 
     /// The next batch; nothing only when an epoch has no steps.
@@ -26,12 +26,12 @@ impl<F: Fetch> Iterator for Endless<F> {
             return Some(batch);
         }
         self.epoch += 1;
-        self.batches = self.loader.epoch(Pass::Train { epoch: self.epoch });
+        self.batches = self.loader.epoch(Phase::Train { epoch: self.epoch });
         self.batches.next()
     }
 }
 
-impl<F: Fetch> fmt::Debug for Endless<F> {
+impl<F: Batcher> fmt::Debug for Endless<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endless").field("epoch", &self.epoch).finish_non_exhaustive()
     }

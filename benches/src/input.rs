@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kiln_data::{Dataset, debian_packages, synthetic};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, NodeId};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Pass, SeedBatch};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SampledBlocks, Scratch};
 use kiln_store::npy;
 
@@ -141,7 +141,7 @@ impl Input {
     /// # Errors
     /// When there is no training node.
     pub fn batches(&self, n: usize) -> Result<Vec<SeedBatch>> {
-        let order = self.items(BATCH_SIZE)?.epoch(Pass::Train { epoch: 0 });
+        let order = self.items(BATCH_SIZE)?.epoch(Phase::Train { epoch: 0 });
         let n_whole = (order.items().len() / BATCH_SIZE).max(1);
         Ok((0..n.min(n_whole)).map(|step| order.step(step)).collect())
     }

@@ -4,7 +4,7 @@
 use burn::tensor::Device;
 use kiln_comm::Solo;
 use kiln_feature::FeatureStore;
-use kiln_loader::{Fetch, Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, SampledBlocks};
 use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
@@ -15,7 +15,7 @@ use crate::{BATCH_SIZE, Endless, Input, Result};
 pub const HIDDEN: usize = 256;
 
 /// What makes the batches.
-pub type SageBatches = Endless<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
+pub type SageBatches = Endless<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 /// Fresh batches of an input on a device, made by one worker ahead of the trainer.
 ///
@@ -23,17 +23,17 @@ pub type SageBatches = Endless<DeviceBatcher<NodeFetch<NeighborSampler, dyn Feat
 /// What the loader says.
 pub fn batches(input: &Input, device: &Device) -> Result<SageBatches> {
     let data = &input.dataset;
-    let fetch = NodeFetch::new(input.sampler().into(), data.features.clone(), data.labels.clone());
-    Ok(Endless::new(loader(input, DeviceBatcher::new(fetch, device))?))
+    let batcher = NodeBatcher::new(input.sampler().into(), data.features.clone(), data.labels.clone());
+    Ok(Endless::new(loader(input, DeviceBatcher::new(batcher, device))?))
 }
 
 /// A loader of one worker over an input's training nodes.
 ///
 /// # Errors
 /// What the loader says.
-pub fn loader<F: Fetch>(input: &Input, fetch: F) -> Result<Loader<F>> {
+pub fn loader<F: Batcher>(input: &Input, batcher: F) -> Result<Loader<F>> {
     let config = LoaderConfig { workers: 1, ..LoaderConfig::default() };
-    Ok(Loader::new(input.items(BATCH_SIZE)?, fetch, config)?)
+    Ok(Loader::new(input.items(BATCH_SIZE)?, batcher, config)?)
 }
 
 /// A trainer on a device of GraphSAGE with as many layers as the input has fanouts: means, no dropout, Adam 0.01.

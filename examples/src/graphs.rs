@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use kiln_data::{GraphDataset, Kind};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{GraphFetch, Loader};
+use kiln_loader::{GraphBatcher, Loader};
 use kiln_nn::{Epsilon, Gin, GinConfig, Jumping, Norm, Readout};
 use kiln_train::{DeviceBatcher, GraphClassification, Trainer};
 
@@ -104,7 +104,7 @@ impl GraphArgs {
 }
 
 /// What makes the batches of a program on graphs.
-pub type GraphLoader = Loader<DeviceBatcher<GraphFetch<dyn FeatureStore>>>;
+pub type GraphLoader = Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>>;
 
 /// What such a program learns.
 pub type GinTask = GraphClassification<Gin>;
@@ -120,12 +120,12 @@ impl Graphs {
         graphs: &[NodeId],
         run: &RunArgs,
     ) -> kiln_train::Result<GraphLoader> {
-        trainer.loader(trainer.items(graphs, run.batches())?, self.fetch(), run.loader())
+        trainer.loader(trainer.items(graphs, run.batches())?, self.batcher(), run.loader())
     }
 
-    fn fetch(&self) -> GraphFetch<dyn FeatureStore> {
+    fn batcher(&self) -> GraphBatcher<dyn FeatureStore> {
         let Self { set, features } = self;
-        GraphFetch::new(
+        GraphBatcher::new(
             set.graph().clone(),
             set.node_offsets().clone(),
             features.clone(),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, Split};
-use kiln_loader::{Fetch, ItemSampler, Loader, NodeFetch};
+use kiln_loader::{Batcher, ItemSampler, Loader, NodeBatcher};
 use kiln_nn::LayerWise;
 use kiln_sample::{FrontierSampler, RngKey};
-use kiln_train::{DeviceBatch, DeviceNodeFetch, Evaluator, NodeClassification, NodeInput, Task, Trainer};
+use kiln_train::{DeviceBatch, DeviceNodeBatcher, Evaluator, NodeClassification, NodeInput, Task, Trainer};
 
 use crate::{Crew, Ending, OnDevice, Placement, Program};
 
@@ -58,15 +58,16 @@ impl NodeProgram<'_> {
         let items = self.items(&trainer)?;
         match &self.placement {
             Placement::Host => {
-                let fetch =
-                    || NodeFetch::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
-                let [train, val, test] = items.map(|items| trainer.loader(items, fetch(), config));
+                let batcher =
+                    || NodeBatcher::new(self.sampler.clone(), data.features.clone(), data.labels.clone());
+                let [train, val, test] = items.map(|items| trainer.loader(items, batcher(), config));
                 self.train_on(trainer, &[train?, val?, test?])
             }
             Placement::Devices(on_devices) => {
                 let OnDevice { sampler, features } = &on_devices[&place];
-                let fetch = || DeviceNodeFetch::new(sampler.clone(), features.clone(), data.labels.clone());
-                let [train, val, test] = items.map(|items| Loader::new(items, fetch(), config));
+                let batcher =
+                    || DeviceNodeBatcher::new(sampler.clone(), features.clone(), data.labels.clone());
+                let [train, val, test] = items.map(|items| Loader::new(items, batcher(), config));
                 self.train_on(trainer, &[train?, val?, test?])
             }
         }
@@ -83,7 +84,7 @@ impl NodeProgram<'_> {
         ])
     }
 
-    fn train_on<M: LayerWise + Sync, F: Fetch<Batch = DeviceBatch<NodeInput>>>(
+    fn train_on<M: LayerWise + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
         &self,
         trainer: Trainer<NodeClassification<M>>,
         loaders: &[Loader<F>; 3],
@@ -91,8 +92,8 @@ impl NodeProgram<'_> {
         self.program.run(
             trainer,
             loaders,
-            |trainer, val, pass| self.evaluator.count(trainer, val, pass),
-            |trainer, test, pass| self.evaluator.evaluate(trainer, test, pass),
+            |trainer, val, phase| self.evaluator.count(trainer, val, phase),
+            |trainer, test, phase| self.evaluator.evaluate(trainer, test, phase),
             (),
         )
     }

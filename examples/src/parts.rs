@@ -13,7 +13,7 @@ use kiln_comm::rpc::Token;
 use kiln_comm::{Communicator, Topology};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceSampler;
-use kiln_loader::{LoaderConfig, NodeFetch};
+use kiln_loader::{LoaderConfig, NodeBatcher};
 use kiln_nn::LayerWise;
 use kiln_partition::{Part, part_folder};
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, Traffic, Worker, WorkerConfig};
@@ -356,11 +356,11 @@ impl Parts<'_> {
         let loader = |nodes: &[NodeId]| -> anyhow::Result<_> {
             let items = trainer.items(nodes, run.batches())?;
             let items = match reach {
-                Reach::Worker(worker) => items.by_owner(worker.owner())?,
+                Reach::Worker(worker) => items.shard_by_owner(worker.owner())?,
                 Reach::Client(_) => items,
             };
-            let fetch = NodeFetch::new(sampler.clone(), features.clone(), graph.labels().clone());
-            Ok(trainer.loader(items, fetch, args.loader(run))?)
+            let batcher = NodeBatcher::new(sampler.clone(), features.clone(), graph.labels().clone());
+            Ok(trainer.loader(items, batcher, args.loader(run))?)
         };
         let loaders = [loader(graph.train())?, loader(graph.val())?, loader(graph.test())?];
         // What training asked for: validation is told of nowhere.
@@ -369,13 +369,13 @@ impl Parts<'_> {
         program.run(
             trainer,
             &loaders,
-            |trainer, val, pass| {
+            |trainer, val, phase| {
                 traffic.set(graph.take_traffic());
-                let counts = Evaluator::Sampled.count(trainer, val, pass)?;
+                let counts = Evaluator::Sampled.count(trainer, val, phase)?;
                 graph.take_traffic();
                 Ok(counts)
             },
-            |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass),
+            |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase),
             TrainerLine { rank: topology.rank, besides: || traffic.get() },
         )
     }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use kiln_data::Dataset;
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, HitRate};
-use kiln_loader::{ItemSampler, Pass};
+use kiln_loader::{ItemSampler, Phase};
 use kiln_sample::{FrontierSampler, count_node_accesses};
 
 use crate::run::RunArgs;
@@ -146,7 +146,7 @@ impl PlacementArgs {
             return Ok(graph.out_degrees());
         }
         let items = ItemSampler::new(&data.split.train[..], run.items_of_all_ranks())?;
-        let order = items.epoch(Pass::Train { epoch: 0 });
+        let order = items.epoch(Phase::Train { epoch: 0 });
         let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
         Ok(count_node_accesses(sampler, graph.n_nodes(), batches)?)
     }

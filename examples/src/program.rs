@@ -1,7 +1,7 @@
 //! What the programs do once their parts are put together.
 
 use anyhow::anyhow;
-use kiln_loader::{Fetch, Loader, Pass};
+use kiln_loader::{Batcher, Loader, Phase};
 use kiln_train::{
     Counts, DeviceBatch, Error, Evaluation, Observer, Outcome, Result, RunConfig, Task, Trainer,
 };
@@ -38,15 +38,15 @@ impl Program<'_> {
     ///
     /// # Errors
     /// The errors of the run, and of `validate` and `test`.
-    pub fn run<T: Task, F: Fetch<Batch = DeviceBatch<T::Input>>>(
+    pub fn run<T: Task, F: Batcher<Batch = DeviceBatch<T::Input>>>(
         &self,
         trainer: Trainer<T>,
         [train, val, test]: &[Loader<F>; 3],
-        validate: impl FnMut(&mut Trainer<T>, &Loader<F>, Pass) -> Result<Counts>,
-        evaluate: impl FnOnce(&mut Trainer<T>, &Loader<F>, Pass) -> Result<Evaluation>,
+        validate: impl FnMut(&mut Trainer<T>, &Loader<F>, Phase) -> Result<Counts>,
+        evaluate: impl FnOnce(&mut Trainer<T>, &Loader<F>, Phase) -> Result<Evaluation>,
         observer: impl Observer,
     ) -> anyhow::Result<Ending> {
-        let n_steps = train.n_steps(trainer.next_pass());
+        let n_steps = train.n_steps(trainer.next_phase());
         let trainer = trainer.with_stop(stop_flag()?);
         #[cfg(feature = "nccl")]
         let trainer = crate::launch::sum_on_device(trainer, self.run)?;

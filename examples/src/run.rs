@@ -9,7 +9,7 @@ use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_comm::Ranks;
 use kiln_kernels::Devices;
-use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, Uneven};
+use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, UnevenShards};
 use kiln_train::{BatchConfig, OptimizerConfig, TrainerConfig};
 
 use crate::{LaunchArgs, flags, launch};
@@ -26,11 +26,11 @@ enum UnevenSeeds {
 }
 
 impl UnevenSeeds {
-    fn of(self) -> Uneven {
+    fn of(self) -> UnevenShards {
         match self {
-            Self::Join => Uneven::Join,
-            Self::Drop => Uneven::Drop,
-            Self::Pad => Uneven::Pad,
+            Self::Join => UnevenShards::Join,
+            Self::Drop => UnevenShards::Drop,
+            Self::Pad => UnevenShards::Pad,
         }
     }
 }

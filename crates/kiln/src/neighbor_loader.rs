@@ -6,11 +6,11 @@ use kiln_data::Dataset;
 use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, gcn_norm};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
-use kiln_loader::{Fetch, FetchError, Loader, LoaderConfig, NodeFetch, Pass, SeedBatch, StageTimes};
+use kiln_loader::{BatchError, Batcher, Loader, LoaderConfig, NodeBatcher, Phase, SeedBatch, StageTimes};
 use kiln_nn::LayerWise;
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig, Scratch};
 use kiln_train::{
-    BatchConfig, DeviceBatch, DeviceBatcher, DeviceNodeFetch, NodeClassification, NodeInput, Trainer,
+    BatchConfig, DeviceBatch, DeviceBatcher, DeviceNodeBatcher, NodeClassification, NodeInput, Trainer,
 };
 
 use crate::{Error, Result};
@@ -135,14 +135,14 @@ impl NeighborLoader {
     /// The batches of a pass over its split, for the trainer's rank, seed and device.
     pub(crate) fn build<M: LayerWise + Sync>(
         &self,
-        pass: Pass,
+        phase: Phase,
         trainer: &Trainer<NodeClassification<M>>,
-    ) -> Result<Loader<NodeBatcher>> {
+    ) -> Result<Loader<HostOrDeviceBatcher>> {
         let split = &self.data.split;
-        let nodes = match pass {
-            Pass::Train { .. } => &split.train,
-            Pass::Validation => &split.val,
-            Pass::Test => &split.test,
+        let nodes = match phase {
+            Phase::Train { .. } => &split.train,
+            Phase::Validation => &split.val,
+            Phase::Test => &split.test,
         };
         let items = trainer.items(&nodes[..], self.batches)?;
         let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
@@ -155,17 +155,17 @@ impl NeighborLoader {
         Ok(Loader::new(items, batcher, config).map_err(kiln_train::Error::from)?)
     }
 
-    fn host_batcher(&self, device: &Device) -> Result<NodeBatcher> {
+    fn host_batcher(&self, device: &Device) -> Result<HostOrDeviceBatcher> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
         let sampler = NeighborSampler::with_config(self.graph.clone(), self.sampling.clone())?;
         let (features, labels) = (self.data.features.clone(), self.data.labels.clone());
-        let fetch = NodeFetch::new(Arc::new(sampler), features, labels);
-        Ok(NodeBatcher::Host(DeviceBatcher::new(fetch, device)))
+        let batcher = NodeBatcher::new(Arc::new(sampler), features, labels);
+        Ok(HostOrDeviceBatcher::Host(DeviceBatcher::new(batcher, device)))
     }
 
-    fn device_batcher(&self, device: &Device) -> Result<NodeBatcher> {
+    fn device_batcher(&self, device: &Device) -> Result<HostOrDeviceBatcher> {
         if matches!(self.sampling.rule, Rule::Custom { .. }) {
             return Err(Error::RuleNeedsHost);
         }
@@ -178,7 +178,7 @@ impl NeighborLoader {
             }
         };
         let OnDevice { sampler, features, .. } = on_devices[place].clone();
-        Ok(NodeBatcher::Device(DeviceNodeFetch::new(sampler, features, self.data.labels.clone())))
+        Ok(HostOrDeviceBatcher::Device(DeviceNodeBatcher::new(sampler, features, self.data.labels.clone())))
     }
 
     /// Copies to a device what it samples and gathers from.
@@ -231,24 +231,24 @@ struct OnDevice {
 }
 
 /// Prepares batches on the host and copies them to a device, or prepares them there.
-pub(crate) enum NodeBatcher {
-    Host(DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>),
-    Device(DeviceNodeFetch),
+pub(crate) enum HostOrDeviceBatcher {
+    Host(DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>),
+    Device(DeviceNodeBatcher),
 }
 
-impl Fetch for NodeBatcher {
+impl Batcher for HostOrDeviceBatcher {
     type Batch = DeviceBatch<NodeInput>;
     type Scratch = Scratch;
 
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut Scratch,
         times: &mut StageTimes,
-    ) -> Result<Self::Batch, FetchError> {
+    ) -> Result<Self::Batch, BatchError> {
         match self {
-            Self::Host(fetch) => fetch.fetch(seeds, scratch, times),
-            Self::Device(fetch) => fetch.fetch(seeds, scratch, times),
+            Self::Host(batcher) => batcher.batch(seeds, scratch, times),
+            Self::Device(batcher) => batcher.batch(seeds, scratch, times),
         }
     }
 

@@ -2,7 +2,7 @@
 
 pub use kiln_data::{Dataset, Split};
 pub use kiln_graph::NodeId;
-pub use kiln_loader::Pass as Phase;
+pub use kiln_loader::Phase;
 pub use kiln_nn::{Aggregate, GcnConfig, ModelConfig, SageConfig};
 pub use kiln_sample::{EdgeWeights, Fanout, Rule};
 pub use kiln_train::AdamConfig;

@@ -4,7 +4,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_kernels::Devices;
-use kiln_loader::Pass;
+use kiln_loader::Phase;
 use kiln_nn::{LayerWise, ModelConfig};
 use kiln_sample::{EdgeWeights, RngKey};
 use kiln_train::{
@@ -80,7 +80,7 @@ impl<C: ModelConfig> Trainer<C> {
         let parts = Parts { config: self.config(), rank: self.rank.clone() };
         let trainer = parts.trainer(|key, device| self.model.init(key, device))?.with_stop(stop);
         let (train, val) =
-            (loader.build(trainer.next_pass(), &trainer)?, loader.build(Pass::Validation, &trainer)?);
+            (loader.build(trainer.next_phase(), &trainer)?, loader.build(Phase::Validation, &trainer)?);
         let name = loader.data.name.clone();
         let run = RunConfig {
             dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.clone() }),
@@ -97,7 +97,7 @@ impl<C: ModelConfig> Trainer<C> {
             trainer,
             &train,
             &val,
-            |trainer, val, pass| evaluator.count(trainer, val, pass),
+            |trainer, val, phase| evaluator.count(trainer, val, phase),
             &mut observers,
         )?;
         match outcome {
@@ -181,7 +181,7 @@ impl<M: LayerWise + Sync> TrainedModel<M> {
     ///
     /// # Errors
     /// An empty split, and the errors of sampling.
-    pub fn evaluate(&self, loader: &NeighborLoader, phase: Pass) -> Result<Counts> {
+    pub fn evaluate(&self, loader: &NeighborLoader, phase: Phase) -> Result<Counts> {
         let mut trainer = self.parts.trainer(|_, _| Ok(self.model.clone()))?;
         let batches = loader.build(phase, &trainer)?;
         let counts = Evaluator::Sampled.count(&mut trainer, &batches, phase)?;
@@ -196,7 +196,7 @@ impl<M: LayerWise + Sync> TrainedModel<M> {
     ///
     /// # Errors
     /// As [`TrainedModel::evaluate`].
-    pub fn predict(&self, loader: &NeighborLoader, phase: Pass) -> Result<Evaluation> {
+    pub fn predict(&self, loader: &NeighborLoader, phase: Phase) -> Result<Evaluation> {
         let mut trainer = self.parts.trainer(|_, _| Ok(self.model.clone()))?;
         let batches = loader.build(phase, &trainer)?;
         let outputs = Evaluator::Sampled.evaluate(&mut trainer, &batches, phase)?;
@@ -209,7 +209,7 @@ impl<M: LayerWise + Sync> TrainedModel<M> {
     /// # Errors
     /// As [`TrainedModel::evaluate`], and those of files.
     pub fn write_report(&self, loader: &NeighborLoader) -> Result<Option<Summary>> {
-        let test = self.predict(loader, Pass::Test)?;
+        let test = self.predict(loader, Phase::Test)?;
         let (title, class_names) = (&loader.data.name, &loader.data.class_names[..]);
         let about = About { title, class_names, elapsed: self.started.elapsed() };
         Ok(self.run.finish(&test, &self.report, &about)?)
@@ -221,10 +221,10 @@ impl<M: LayerWise + Sync> TrainedModel<M> {
     }
 }
 
-fn name_of(phase: Pass) -> &'static str {
+fn name_of(phase: Phase) -> &'static str {
     match phase {
-        Pass::Train { .. } => "training",
-        Pass::Validation => "validation",
-        Pass::Test => "test",
+        Phase::Train { .. } => "training",
+        Phase::Validation => "validation",
+        Phase::Test => "test",
     }
 }

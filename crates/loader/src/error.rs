@@ -46,19 +46,19 @@ pub enum Error {
     },
     /// Making a batch failed. The epoch ends here.
     #[error("the batch of step {step} failed: {source}")]
-    Fetch {
+    Batch {
         /// The step whose batch was being made.
         step: usize,
         /// Why it failed.
-        source: FetchError,
+        source: BatchError,
     },
 }
 
-/// Why one batch could not be made: what [`Fetch::fetch`](crate::Fetch::fetch) returns. The loader adds
+/// The reason why one batch could not be made, which [`Batcher::batch`](crate::Batcher::batch) returns. The loader adds
 /// the step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FetchError {
+pub enum BatchError {
     /// The sampler failed.
     #[error(transparent)]
     Sample(#[from] kiln_sample::Error),
@@ -134,7 +134,7 @@ pub enum FetchError {
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
-impl FetchError {
+impl BatchError {
     /// An error of a kind of batch that is not made from sampled nodes.
     pub fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(source.into())

@@ -8,23 +8,23 @@ use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{Block, BlockParts, Csc, EdgeId, LocalId, NodeId, SharedArray};
 use kiln_sample::RngKey;
 
-use crate::{Fetch, FetchError, Result, SeedBatch, StageTimes};
+use crate::{BatchError, Batcher, Result, SeedBatch, StageTimes};
 
-/// Batches for tasks on whole graphs: the graphs of a batch are copied out of one block-diagonal graph that
+/// A batcher for tasks on whole graphs: the graphs of a batch are copied out of one block-diagonal graph that
 /// holds all of them, and stand one after the other. Items are the graphs' positions.
 ///
 /// Nothing is sampled, so a batch does not depend on its key.
 ///
 /// In training the block carries its transposed block, made here, in the loader's worker, where the backward pass would
 /// otherwise make it. It serves all layers but the first, whose input usually gets no gradient.
-pub struct GraphFetch<F: ?Sized> {
+pub struct GraphBatcher<F: ?Sized> {
     graph: Arc<Csc>,
     node_offsets: SharedArray<u32>,
     features: Arc<F>,
     labels: Arc<Labels>,
 }
 
-impl<F: FeatureStore + ?Sized> GraphFetch<F> {
+impl<F: FeatureStore + ?Sized> GraphBatcher<F> {
     /// Batches from these parts, which are shared with the caller. The nodes of graph `g` are
     /// `node_offsets[g]..node_offsets[g + 1]` of `graph`; `labels` has one class a graph.
     ///
@@ -46,16 +46,16 @@ impl<F: FeatureStore + ?Sized> GraphFetch<F> {
     }
 }
 
-impl<F: ?Sized> GraphFetch<F> {
+impl<F: ?Sized> GraphBatcher<F> {
     /// Number of graphs.
     pub fn n_graphs(&self) -> usize {
         self.labels.len()
     }
 }
 
-impl<F: ?Sized> fmt::Debug for GraphFetch<F> {
+impl<F: ?Sized> fmt::Debug for GraphBatcher<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GraphFetch").field("n_graphs", &self.n_graphs()).finish_non_exhaustive()
+        f.debug_struct("GraphBatcher").field("n_graphs", &self.n_graphs()).finish_non_exhaustive()
     }
 }
 
@@ -96,16 +96,16 @@ impl GraphBatch {
     }
 }
 
-impl<F: FeatureStore + ?Sized + 'static> Fetch for GraphFetch<F> {
+impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
     type Batch = GraphBatch;
     type Scratch = ();
 
-    fn fetch(&self, seeds: SeedBatch, _: &mut (), times: &mut StageTimes) -> Result<GraphBatch, FetchError> {
-        let SeedBatch { pass, step, key, seeds } = seeds;
+    fn batch(&self, seeds: SeedBatch, _: &mut (), times: &mut StageTimes) -> Result<GraphBatch, BatchError> {
+        let SeedBatch { phase, step, key, seeds } = seeds;
         let graphs = seeds.as_nodes().to_vec();
         let start = Instant::now();
         let (mut block, node_offsets) = self.copy(&graphs)?;
-        if pass.is_training() {
+        if phase.is_training() {
             block.transpose();
         }
         let copied_at = Instant::now();
@@ -124,9 +124,9 @@ impl<F: FeatureStore + ?Sized + 'static> Fetch for GraphFetch<F> {
     }
 }
 
-impl<F: ?Sized> GraphFetch<F> {
+impl<F: ?Sized> GraphBatcher<F> {
     /// The graphs one after the other as a block, and where each one's nodes start.
-    fn copy(&self, graphs: &[NodeId]) -> Result<(Block, Vec<u32>), FetchError> {
+    fn copy(&self, graphs: &[NodeId]) -> Result<(Block, Vec<u32>), BatchError> {
         let mut ranges = Vec::with_capacity(graphs.len());
         let (mut n_nodes, mut n_edges) = (0_u64, 0_u64);
         for (position, &graph) in graphs.iter().enumerate() {
@@ -138,7 +138,7 @@ impl<F: ?Sized> GraphFetch<F> {
         }
         for (what, n) in [("nodes", n_nodes), ("edges", n_edges)] {
             if n > u32::MAX.into() {
-                return Err(FetchError::BatchTooLarge { what, n });
+                return Err(BatchError::BatchTooLarge { what, n });
             }
         }
         let (n_nodes, n_edges) = (n_nodes as usize, n_edges as usize);
@@ -160,16 +160,16 @@ impl<F: ?Sized> GraphFetch<F> {
     }
 
     /// Where a graph's nodes lie: an existing range of the nodes.
-    fn nodes(&self, graph: NodeId, position: usize) -> Result<Range<usize>, FetchError> {
+    fn nodes(&self, graph: NodeId, position: usize) -> Result<Range<usize>, BatchError> {
         let n_graphs = self.n_graphs();
         if graph.index() >= n_graphs {
-            return Err(FetchError::GraphOutOfRange { graph, position, n_graphs });
+            return Err(BatchError::GraphOutOfRange { graph, position, n_graphs });
         }
         let (start, end) = (self.node_offsets[graph.index()], self.node_offsets[graph.index() + 1]);
         let n_nodes = self.graph.n_nodes();
         if start > end || end as usize > n_nodes {
             let file = self.node_offsets.path().map(Path::to_owned);
-            return Err(FetchError::BadNodeRange { graph, start, end, n_nodes, file });
+            return Err(BatchError::BadNodeRange { graph, start, end, n_nodes, file });
         }
         Ok(start as usize..end as usize)
     }
@@ -179,7 +179,7 @@ impl<F: ?Sized> GraphFetch<F> {
     ///
     /// The nodes exist, so that `indptr`, which has an entry more than there are nodes, has both of theirs. Of
     /// the offsets between these two, `append` checks that none falls; so each node's edges are in the range.
-    fn edges(&self, nodes: &Range<usize>) -> Result<Range<usize>, FetchError> {
+    fn edges(&self, nodes: &Range<usize>) -> Result<Range<usize>, BatchError> {
         if nodes.is_empty() {
             return Ok(0..0);
         }
@@ -197,7 +197,7 @@ impl<F: ?Sized> GraphFetch<F> {
         nodes: Range<usize>,
         edges: Range<usize>,
         to: &mut BlockParts,
-    ) -> Result<(), FetchError> {
+    ) -> Result<(), BatchError> {
         let indptr = &self.graph.indptr()[nodes.start..=nodes.end];
         if indptr.windows(2).any(|pair| pair[1] < pair[0]) {
             return Err(self.bad_edge_range(&nodes));
@@ -219,11 +219,11 @@ impl<F: ?Sized> GraphFetch<F> {
     }
 
     /// The error for the first of these nodes whose edges lie where there are none.
-    fn bad_edge_range(&self, nodes: &Range<usize>) -> FetchError {
+    fn bad_edge_range(&self, nodes: &Range<usize>) -> BatchError {
         let (indptr, n_edges) = (self.graph.indptr(), self.graph.n_edges());
         let is_bad = |&node: &usize| indptr[node + 1] < indptr[node] || indptr[node + 1] > n_edges;
         let node = nodes.clone().find(is_bad).unwrap_or(nodes.start);
-        FetchError::Sample(kiln_sample::Error::BadEdgeRange {
+        BatchError::Sample(kiln_sample::Error::BadEdgeRange {
             node: NodeId(node as u32),
             start: indptr[node],
             end: indptr[node + 1],
@@ -233,10 +233,10 @@ impl<F: ?Sized> GraphFetch<F> {
     }
 
     /// The error for the first of these edges that comes from none of these nodes.
-    fn edge_leaves_graph(&self, graph: NodeId, nodes: Range<usize>, edges: Range<usize>) -> FetchError {
+    fn edge_leaves_graph(&self, graph: NodeId, nodes: Range<usize>, edges: Range<usize>) -> BatchError {
         let is_outside = |&edge: &usize| !nodes.contains(&self.graph.indices()[edge].index());
         let edge = edges.clone().find(is_outside).unwrap_or(edges.start);
-        FetchError::EdgeLeavesGraph {
+        BatchError::EdgeLeavesGraph {
             edge: edge as u64,
             node: self.graph.indices()[edge],
             graph,
@@ -248,12 +248,12 @@ impl<F: ?Sized> GraphFetch<F> {
 }
 
 /// The error of a label, told as one of a graph: labels call what they belong to a node.
-fn about_graph(error: kiln_feature::Error) -> FetchError {
+fn about_graph(error: kiln_feature::Error) -> BatchError {
     match error {
-        kiln_feature::Error::Unlabelled { node: graph } => FetchError::UnlabelledGraph { graph },
+        kiln_feature::Error::Unlabelled { node: graph } => BatchError::UnlabelledGraph { graph },
         kiln_feature::Error::LabelOutOfRange { node: graph, label, n_classes } => {
-            FetchError::GraphLabelOutOfRange { graph, label, n_classes }
+            BatchError::GraphLabelOutOfRange { graph, label, n_classes }
         }
-        other => FetchError::Feature(other),
+        other => BatchError::Feature(other),
     }
 }

@@ -28,10 +28,10 @@ impl Default for Shard {
     }
 }
 
-/// What happens in training when the items of a step do not divide by the number of ranks, as only those of a
-/// short last step can do. Evaluation is always [`Uneven::Join`].
+/// The treatment of a training step whose items do not divide by the number of ranks, as happens in a
+/// short last step only. Evaluation is always [`UnevenShards::Join`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Uneven {
+pub enum UnevenShards {
     /// Each item is used exactly once. The ranks' shares differ by one item at most, and a rank may have
     /// none, but never the first: it takes part in the step with weight zero. Of the three, this alone gives
     /// a step the same items for any number of ranks.
@@ -57,7 +57,7 @@ pub struct ItemSamplerConfig {
     /// never does.
     pub drop_last: bool,
     /// What training does with a last step whose items do not divide by the number of ranks.
-    pub uneven: Uneven,
+    pub uneven: UnevenShards,
     /// The run's seed, from which every key is folded.
     pub seed: u64,
     /// The rank whose share of each step is taken.
@@ -71,16 +71,16 @@ impl Default for ItemSamplerConfig {
             batch_size: 1024,
             shuffle: true,
             drop_last: false,
-            uneven: Uneven::Join,
+            uneven: UnevenShards::Join,
             seed: 0,
             shard: Shard::default(),
         }
     }
 }
 
-/// One way through the items.
+/// A pass over the items: a training epoch or an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pass {
+pub enum Phase {
     /// A training epoch: its order and its samples are its own.
     Train {
         /// The epoch, from 0.
@@ -93,7 +93,7 @@ pub enum Pass {
     Test,
 }
 
-impl Pass {
+impl Phase {
     /// Whether the pass is an epoch of training.
     pub fn is_training(self) -> bool {
         matches!(self, Self::Train { .. })
@@ -117,7 +117,7 @@ impl Pass {
 /// takes `r * m / n .. (r + 1) * m / n`, both rounded up. So all ranks have the same number of steps, the ranks of a step
 /// together are what a single rank with batches of `g` sees in that step, and a short last step is
 /// spread over the ranks, of which some may get no seeds at all, but never the first, whose running
-/// statistics are those that are kept. In training, [`Uneven`] and
+/// statistics are those that are kept. In training, [`UnevenShards`] and
 /// [`ItemSamplerConfig::drop_last`] may change the items of that last step; everything else depends on
 /// `g` alone, so that 1 rank with batches of 4,096 sees what 4 ranks with batches of 1,024 see.
 ///
@@ -128,10 +128,10 @@ impl Pass {
 /// |---|---|
 /// | `shuffle` | [`ItemSamplerConfig::shuffle`]: one permutation of all items an epoch, of which the ranks take their parts. GraphBolt's `DistributedItemSampler`, in versions that split before they shuffle, gives a rank the same items in each epoch |
 /// | `drop_last` | [`ItemSamplerConfig::drop_last`]: of a step over all ranks. GraphBolt drops a rank's short batch, so that ranks may differ in their number of batches |
-/// | `drop_uneven_inputs` | [`Uneven::Drop`]. GraphBolt leaves out batches that not all ranks have, and the batches that are left may differ in size; here all ranks have the same number of steps in any case, and fewer items are lost than there are ranks |
-/// | the `Join` context | [`Uneven::Join`], without a wrapper around each path |
-/// | the padding of `DistributedSampler` | [`Uneven::Pad`] |
-/// | `set_epoch(e)` | `Pass::Train { epoch: e }`: there is nothing to forget |
+/// | `drop_uneven_inputs` | [`UnevenShards::Drop`]. GraphBolt leaves out batches that not all ranks have, and the batches that are left may differ in size; here all ranks have the same number of steps in any case, and fewer items are lost than there are ranks |
+/// | the `Join` context | [`UnevenShards::Join`], without a wrapper around each path |
+/// | the padding of `DistributedSampler` | [`UnevenShards::Pad`] |
+/// | `set_epoch(e)` | `Phase::Train { epoch: e }`: there is nothing to forget |
 ///
 /// # The order of a shuffled epoch
 /// With `h = RngKey::new(seed).fold_in(Epoch, epoch).fold_in(Host, 0)`, the generator is xoshiro256** (Blackman
@@ -180,10 +180,10 @@ impl ItemSampler {
     ///
     /// # Errors
     /// [`Error::OwnersNeedJoin`] unless the uneven last step is joined: that of each rank is uneven here.
-    pub fn by_owner(self, owner: impl Fn(NodeId) -> usize + Send + Sync + 'static) -> Result<Self> {
+    pub fn shard_by_owner(self, owner: impl Fn(NodeId) -> usize + Send + Sync + 'static) -> Result<Self> {
         match self.config.uneven {
-            Uneven::Join => Ok(Self { owners: Some(Owners(Arc::new(owner))), ..self }),
-            Uneven::Drop | Uneven::Pad => Err(Error::OwnersNeedJoin),
+            UnevenShards::Join => Ok(Self { owners: Some(Owners(Arc::new(owner))), ..self }),
+            UnevenShards::Drop | UnevenShards::Pad => Err(Error::OwnersNeedJoin),
         }
     }
 
@@ -198,24 +198,24 @@ impl ItemSampler {
     }
 
     /// Number of steps in a pass, the same on all ranks.
-    pub fn n_steps(&self, pass: Pass) -> usize {
+    pub fn n_steps(&self, phase: Phase) -> usize {
         let (n_items, per_step) = (self.items.len(), self.items_per_step());
         let n_in_last = n_items % per_step;
-        let drops_last = match pass {
-            Pass::Train { .. } => self.config.drop_last || self.n_used(pass, n_in_last) == 0,
-            Pass::Validation | Pass::Test => false,
+        let drops_last = match phase {
+            Phase::Train { .. } => self.config.drop_last || self.n_used(phase, n_in_last) == 0,
+            Phase::Validation | Phase::Test => false,
         };
         if drops_last { n_items / per_step } else { n_items.div_ceil(per_step) }
     }
 
     /// The batches of one pass. Shuffling happens here, once: `n_items` swaps.
-    pub fn epoch(&self, pass: Pass) -> ItemOrder {
-        let key = pass.key(self.config.seed);
+    pub fn epoch(&self, phase: Phase) -> EpochPlan {
+        let key = phase.key(self.config.seed);
         let mut order = Arc::clone(&self.items);
-        if self.config.shuffle && matches!(pass, Pass::Train { .. }) {
+        if self.config.shuffle && matches!(phase, Phase::Train { .. }) {
             shuffle(Arc::make_mut(&mut order), key.fold_in(KeyDomain::Host, HOST_ITEM_ORDER));
         }
-        ItemOrder { sampler: Self { items: order, ..self.clone() }, pass, key }
+        EpochPlan { sampler: Self { items: order, ..self.clone() }, phase, key }
     }
 
     fn items_per_step(&self) -> usize {
@@ -224,29 +224,29 @@ impl ItemSampler {
     }
 
     /// How many items all ranks together use in a step that has `n_items` of the list.
-    fn n_used(&self, pass: Pass, n_items: usize) -> usize {
+    fn n_used(&self, phase: Phase, n_items: usize) -> usize {
         let n_ranks = self.config.shard.world_size;
-        match (pass, self.config.uneven) {
-            (Pass::Validation | Pass::Test, _) | (_, Uneven::Join) => n_items,
-            (_, Uneven::Drop) => n_items - n_items % n_ranks,
-            (_, Uneven::Pad) => n_items.next_multiple_of(n_ranks),
+        match (phase, self.config.uneven) {
+            (Phase::Validation | Phase::Test, _) | (_, UnevenShards::Join) => n_items,
+            (_, UnevenShards::Drop) => n_items - n_items % n_ranks,
+            (_, UnevenShards::Pad) => n_items.next_multiple_of(n_ranks),
         }
     }
 }
 
-/// The batches of one pass: see [`ItemSampler::epoch`].
+/// The plan of one pass, which gives the batch of each step: see [`ItemSampler::epoch`].
 #[derive(Debug, Clone)]
-pub struct ItemOrder {
+pub struct EpochPlan {
     /// The same sampler over the items in this pass's order.
     sampler: ItemSampler,
-    pass: Pass,
+    phase: Phase,
     key: RngKey,
 }
 
-impl ItemOrder {
+impl EpochPlan {
     /// Number of steps, the same on all ranks.
     pub fn n_steps(&self) -> usize {
-        self.sampler.n_steps(self.pass)
+        self.sampler.n_steps(self.phase)
     }
 
     /// All items in the order of this pass, over all ranks; those that a short last step leaves out too.
@@ -257,7 +257,7 @@ impl ItemOrder {
     /// This rank's seeds of one step. They may be empty in the last step, and with owners in any.
     ///
     /// # Panics
-    /// When `step` is not below [`ItemOrder::n_steps`].
+    /// When `step` is not below [`EpochPlan::n_steps`].
     pub fn step(&self, step: usize) -> SeedBatch {
         let n_steps = self.n_steps();
         assert!(step < n_steps, "step {step} of a pass of {n_steps}");
@@ -265,7 +265,7 @@ impl ItemOrder {
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
         let batch = |seeds| SeedBatch {
-            pass: self.pass,
+            phase: self.phase,
             step,
             key: self.key.fold_in(KeyDomain::Step, step as u64),
             seeds: Seeds::nodes(seeds),
@@ -275,7 +275,7 @@ impl ItemOrder {
             let of_step = items[start..start + n_of_step].iter().copied();
             return batch(of_step.filter(|item| owner(*item) == rank).collect());
         }
-        let share = share(self.sampler.n_used(self.pass, n_of_step), self.sampler.config.shard);
+        let share = share(self.sampler.n_used(self.phase, n_of_step), self.sampler.config.shard);
         // What lies behind the step's own items pads it: it comes from the start of the order, which may have
         // to be gone through more than once.
         let own = share.start.min(n_of_step)..share.end.min(n_of_step);
@@ -290,7 +290,7 @@ impl ItemOrder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeedBatch {
     /// The pass: in training, blocks are prepared for the backward pass, too.
-    pub pass: Pass,
+    pub phase: Phase,
     /// The step within the pass, from 0, the same on all ranks.
     pub step: usize,
     /// The pass's key folded with the step; the same on all ranks, so that a node's picks do not depend

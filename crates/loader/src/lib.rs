@@ -1,7 +1,7 @@
 //! Order and overlap: which seeds make up a batch, and worker threads that make batches ahead of use.
 //!
-//! [`ItemSampler`] turns a list of items into shuffled, sharded batches of seeds; a [`Fetch`] makes a
-//! batch of seeds into whatever a task needs ([`NodeFetch`]: blocks, features and labels; [`GraphFetch`]:
+//! [`ItemSampler`] turns a list of items into shuffled, sharded batches of seeds; a [`Batcher`] makes a
+//! batch of seeds into whatever a task needs ([`NodeBatcher`]: blocks, features and labels; [`GraphBatcher`]:
 //! many small graphs as one); the [`Loader`] runs it in threads and hands the batches out in order. This
 //! crate knows no tensor, no model and no other rank but by number. It alone starts threads for data, and it
 //! draws no random number but for the order of items.
@@ -10,7 +10,7 @@
 //! use std::sync::Arc;
 //! use kiln_feature::{DenseFeatures, Labels};
 //! use kiln_graph::{CscBuilder, NodeId};
-//! use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+//! use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 //! use kiln_sample::{Fanout, NeighborSampler};
 //!
 //! let graph = Arc::new(CscBuilder::new(4).build(&[0, 1, 2, 3], &[1, 2, 3, 0])?);
@@ -20,28 +20,28 @@
 //! let config = ItemSamplerConfig { batch_size: 2, shuffle: false, ..Default::default() };
 //! let items = ItemSampler::new([0, 1, 2].map(NodeId), config)?;
 //!
-//! let fetch = NodeFetch::new(sampler, features, labels);
-//! let loader = Loader::new(items, fetch, LoaderConfig::default())?;
+//! let batcher = NodeBatcher::new(sampler, features, labels);
+//! let loader = Loader::new(items, batcher, LoaderConfig::default())?;
 //! let mut all_labels = Vec::new();
-//! for batch in loader.epoch(Pass::Train { epoch: 0 }) {
+//! for batch in loader.epoch(Phase::Train { epoch: 0 }) {
 //!     all_labels.push(batch?.labels);
 //! }
 //! assert_eq!(all_labels, [vec![0, 1], vec![0]]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod batcher;
 mod error;
-mod fetch;
 mod graph;
 mod item;
 mod loader;
 mod queue;
 mod time;
 
-pub use error::{Error, FetchError};
-pub use fetch::{Fetch, MiniBatch, NodeFetch};
-pub use graph::{GraphBatch, GraphFetch};
-pub use item::{ItemOrder, ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard, Uneven};
+pub use batcher::{Batcher, MiniBatch, NodeBatcher};
+pub use error::{BatchError, Error};
+pub use graph::{GraphBatch, GraphBatcher};
+pub use item::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};
 pub use loader::{Batches, Loader, LoaderConfig};
 pub use time::StageTimes;
 

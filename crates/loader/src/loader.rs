@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::queue::{Made, Queue};
-use crate::{Error, Fetch, ItemOrder, ItemSampler, Pass, Result, StageTimes};
+use crate::{Batcher, EpochPlan, Error, ItemSampler, Phase, Result, StageTimes};
 
 /// The largest number of workers that is taken: more is a slip of the keyboard.
 const MAX_WORKERS: usize = 1024;
@@ -34,15 +34,15 @@ impl Default for LoaderConfig {
 ///
 /// The batches do not depend on the number of workers or on the bytes of the queue. Threads live as long
 /// as the [`Batches`] of one pass; the loader itself only keeps the workers' buffers from pass to pass.
-pub struct Loader<F: Fetch> {
+pub struct Loader<F: Batcher> {
     items: ItemSampler,
     config: LoaderConfig,
     shared: Arc<Shared<F>>,
 }
 
 /// What outlives a pass.
-struct Shared<F: Fetch> {
-    fetch: F,
+struct Shared<F: Batcher> {
+    batcher: F,
     kept: Mutex<Kept<F::Scratch>>,
 }
 
@@ -53,22 +53,22 @@ struct Kept<S> {
     largest_bytes: usize,
 }
 
-impl<F: Fetch> Loader<F> {
-    /// A loader of the items' batches, made by `fetch`.
+impl<F: Batcher> Loader<F> {
+    /// A loader of the items' batches, made by `batcher`.
     ///
     /// # Errors
     /// [`Error::TooManyWorkers`] for more than 1,024 workers.
-    pub fn new(items: ItemSampler, fetch: F, config: LoaderConfig) -> Result<Self> {
+    pub fn new(items: ItemSampler, batcher: F, config: LoaderConfig) -> Result<Self> {
         if config.workers > MAX_WORKERS {
             return Err(Error::TooManyWorkers { workers: config.workers, max: MAX_WORKERS });
         }
         let kept = Mutex::new(Kept { scratches: Vec::new(), largest_bytes: 0 });
-        Ok(Self { items, config, shared: Arc::new(Shared { fetch, kept }) })
+        Ok(Self { items, config, shared: Arc::new(Shared { batcher, kept }) })
     }
 
     /// Number of steps in a pass, the same on all ranks.
-    pub fn n_steps(&self, pass: Pass) -> usize {
-        self.items.n_steps(pass)
+    pub fn n_steps(&self, phase: Phase) -> usize {
+        self.items.n_steps(phase)
     }
 
     /// The items and how they become batches.
@@ -79,15 +79,15 @@ impl<F: Fetch> Loader<F> {
     /// The batches of one pass. Shuffles the items and starts the workers, which begin at once; if one
     /// cannot be started, the first item is [`Error::Spawn`]. Passes may overlap: each has threads and a
     /// queue of its own.
-    pub fn epoch(&self, pass: Pass) -> Batches<F> {
-        self.epoch_from(pass, 0)
+    pub fn epoch(&self, phase: Phase) -> Batches<F> {
+        self.epoch_from(phase, 0)
     }
 
     /// The batches of [`Loader::epoch`] from `first_step` on, as if the earlier ones had been taken, without
     /// the work of making them: to go on where a run was stopped. None when there are no more steps.
-    pub fn epoch_from(&self, pass: Pass, first_step: usize) -> Batches<F> {
+    pub fn epoch_from(&self, phase: Phase, first_step: usize) -> Batches<F> {
         let start = Instant::now();
-        let order = self.items.epoch(pass);
+        let order = self.items.epoch(phase);
         let n_steps = order.n_steps();
         let first_step = first_step.min(n_steps);
         let largest_bytes = self.shared.kept().largest_bytes;
@@ -109,7 +109,7 @@ impl<F: Fetch> Loader<F> {
     }
 }
 
-impl<F: Fetch> fmt::Debug for Loader<F> {
+impl<F: Batcher> fmt::Debug for Loader<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loader")
             .field("items", &self.items.items().len())
@@ -129,7 +129,7 @@ impl<F: Fetch> fmt::Debug for Loader<F> {
 /// interrupted, and for nothing else. The queue is bounded by [`LoaderConfig::queue_bytes`]. Nothing else
 /// can wait for ever: steps are started and taken in order, a step may always be started when nothing
 /// before it is ready or in flight, and every started step is handed over, panicked or not.
-pub struct Batches<F: Fetch> {
+pub struct Batches<F: Batcher> {
     run: Arc<Run<F>>,
     threads: Vec<JoinHandle<()>>,
     /// The caller's own buffers when there are no workers.
@@ -140,15 +140,15 @@ pub struct Batches<F: Fetch> {
 }
 
 /// What the threads of one pass share.
-struct Run<F: Fetch> {
+struct Run<F: Batcher> {
     queue: Queue<F::Batch>,
-    order: ItemOrder,
+    order: EpochPlan,
     shuffle_time: Duration,
     first_step: usize,
     shared: Arc<Shared<F>>,
 }
 
-impl<F: Fetch> Batches<F> {
+impl<F: Batcher> Batches<F> {
     /// Number of steps in the whole pass, those before the first batch of these included.
     pub fn n_steps(&self) -> usize {
         self.run.order.n_steps()
@@ -185,7 +185,7 @@ impl<F: Fetch> Batches<F> {
     }
 }
 
-impl<F: Fetch> Iterator for Batches<F> {
+impl<F: Batcher> Iterator for Batches<F> {
     type Item = Result<F::Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -213,15 +213,15 @@ impl<F: Fetch> Iterator for Batches<F> {
     }
 }
 
-impl<F: Fetch> FusedIterator for Batches<F> {}
+impl<F: Batcher> FusedIterator for Batches<F> {}
 
-impl<F: Fetch> Drop for Batches<F> {
+impl<F: Batcher> Drop for Batches<F> {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-impl<F: Fetch> fmt::Debug for Batches<F> {
+impl<F: Batcher> fmt::Debug for Batches<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batches")
             .field("n_steps", &self.n_steps())
@@ -231,7 +231,7 @@ impl<F: Fetch> fmt::Debug for Batches<F> {
     }
 }
 
-impl<F: Fetch> Run<F> {
+impl<F: Batcher> Run<F> {
     fn work(&self) {
         let mut scratch = Scratch::new(&self.shared);
         while let Some(step) = self.queue.start() {
@@ -250,13 +250,13 @@ impl<F: Fetch> Run<F> {
                 times.seeds += self.shuffle_time;
             }
             let buffers = scratch.buffers.get_or_insert_with(F::Scratch::default);
-            let batch = self.shared.fetch.fetch(seeds, buffers, &mut times)?;
+            let batch = self.shared.batcher.batch(seeds, buffers, &mut times)?;
             let n_bytes = F::n_bytes(&batch);
             Ok((batch, n_bytes))
         }));
         match outcome {
             Ok(Ok((batch, n_bytes))) => Made { outcome: Ok(batch), n_bytes },
-            Ok(Err(source)) => Made { outcome: Err(Error::Fetch { step, source }), n_bytes: 0 },
+            Ok(Err(source)) => Made { outcome: Err(Error::Batch { step, source }), n_bytes: 0 },
             Err(payload) => {
                 scratch.is_broken = true;
                 let message = message(payload.as_ref());
@@ -269,7 +269,7 @@ impl<F: Fetch> Run<F> {
 }
 
 /// One thread's buffers, which go back to the loader when the thread is done with them.
-struct Scratch<F: Fetch> {
+struct Scratch<F: Batcher> {
     /// Made when they are first needed, where a panic is caught.
     buffers: Option<F::Scratch>,
     /// Whether a panic came by while they were in use.
@@ -277,13 +277,13 @@ struct Scratch<F: Fetch> {
     shared: Arc<Shared<F>>,
 }
 
-impl<F: Fetch> Scratch<F> {
+impl<F: Batcher> Scratch<F> {
     fn new(shared: &Arc<Shared<F>>) -> Self {
         Self { buffers: shared.kept().scratches.pop(), is_broken: false, shared: Arc::clone(shared) }
     }
 }
 
-impl<F: Fetch> Drop for Scratch<F> {
+impl<F: Batcher> Drop for Scratch<F> {
     fn drop(&mut self) {
         if let Some(buffers) = self.buffers.take().filter(|_| !self.is_broken) {
             self.shared.kept().scratches.push(buffers);
@@ -291,7 +291,7 @@ impl<F: Fetch> Drop for Scratch<F> {
     }
 }
 
-impl<F: Fetch> Shared<F> {
+impl<F: Batcher> Shared<F> {
     fn kept(&self) -> MutexGuard<'_, Kept<F::Scratch>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -311,21 +311,21 @@ fn message(payload: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FetchError, ItemSamplerConfig, SeedBatch};
+    use crate::{BatchError, ItemSamplerConfig, SeedBatch};
     use kiln_graph::NodeId;
 
     struct Steps;
 
-    impl Fetch for Steps {
+    impl Batcher for Steps {
         type Batch = usize;
         type Scratch = ();
 
-        fn fetch(
+        fn batch(
             &self,
             seeds: SeedBatch,
             _: &mut (),
             _: &mut StageTimes,
-        ) -> std::result::Result<usize, FetchError> {
+        ) -> std::result::Result<usize, BatchError> {
             Ok(seeds.step)
         }
 
@@ -340,7 +340,7 @@ mod tests {
         let config = ItemSamplerConfig { batch_size: 1, ..Default::default() };
         let items = ItemSampler::new([0, 1, 2].map(NodeId), config).unwrap();
         let loader = Loader::new(items, Steps, LoaderConfig { workers: 2, queue_bytes: 1 }).unwrap();
-        let mut batches = loader.epoch(Pass::Train { epoch: 0 });
+        let mut batches = loader.epoch(Phase::Train { epoch: 0 });
         let source = std::io::Error::from(std::io::ErrorKind::WouldBlock);
         batches.fault = Some(Error::Spawn { worker: 2, source });
         assert!(matches!(batches.next(), Some(Err(Error::Spawn { worker: 2, .. }))));

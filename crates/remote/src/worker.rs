@@ -102,7 +102,7 @@ impl Worker {
     }
 
     /// Which rank trains on which node: one that holds its part, so that neither its edges nor its row travel. For
-    /// `ItemSampler::by_owner`.
+    /// `ItemSampler::shard_by_owner`.
     pub fn owner(&self) -> impl Fn(NodeId) -> usize + Send + Sync + 'static {
         let book = Arc::clone(self.graph.book());
         let ranks_per_part = ranks_per_part(self.meeting.topology().world_size, book.n_parts()).unwrap_or(1);

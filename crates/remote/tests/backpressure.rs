@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kiln_comm::rpc::Token;
 use kiln_data::synthetic;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_sample::Fanout;
@@ -51,14 +51,14 @@ fn a_slow_trainer_is_not_buried_in_batches() {
     let graph = Arc::new(RemoteGraph::connect(config).unwrap());
     let sampler = Arc::new(RemoteSampler::new(Arc::clone(&graph), [Fanout::UpTo(3)]));
     let features = Arc::new(RemoteFeatures::without_cache(Arc::clone(&graph)));
-    let fetch = NodeFetch::new(sampler, features, Arc::clone(graph.labels()));
+    let batcher = NodeBatcher::new(sampler, features, Arc::clone(graph.labels()));
     let items = ItemSamplerConfig { batch_size: 512, ..ItemSamplerConfig::default() };
     let items = ItemSampler::new((0..1 << 16).map(kiln_graph::NodeId).collect::<Vec<_>>(), items).unwrap();
     let (workers, queue_bytes) = (4, 8 * MIB);
-    let loader = Loader::new(items, fetch, LoaderConfig { workers, queue_bytes }).unwrap();
+    let loader = Loader::new(items, batcher, LoaderConfig { workers, queue_bytes }).unwrap();
     let before = anonymous();
     let (mut peak, mut n_bytes, mut n_rows) = (0, 0, 0);
-    for batch in loader.epoch(Pass::Train { epoch: 0 }) {
+    for batch in loader.epoch(Phase::Train { epoch: 0 }) {
         let batch = batch.unwrap();
         n_rows += batch.x.n_values() / DIM;
         n_bytes += batch.x.n_bytes();

@@ -42,7 +42,7 @@ pub use run::summary::{Best, FitReport, Summary};
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;
 pub use step::counts::{Counts, Weight};
-pub use step::device_fetch::DeviceNodeFetch;
+pub use step::device_fetch::DeviceNodeBatcher;
 pub use step::device_sync::DeviceSync;
 pub use step::graph::{GraphClassification, GraphInput};
 pub use step::loaders::BatchConfig;

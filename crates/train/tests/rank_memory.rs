@@ -10,7 +10,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_feature::{DenseFeatures, Labels};
-use kiln_loader::{Pass, Shard};
+use kiln_loader::{Phase, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::RngKey;
 use kiln_train::{NodeClassification, Trainer, VALIDATION};
@@ -21,7 +21,7 @@ use common::{config, data, loader, nodes, ranks, shard};
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-const TRAIN: Pass = Pass::Train { epoch: 0 };
+const TRAIN: Phase = Phase::Train { epoch: 0 };
 
 const N_NODES: usize = 120_000;
 const DIM: usize = 128;

@@ -104,14 +104,14 @@ fn train(
     let init = |key, device: &Device| model.init(key, device);
     let mut trainer = Trainer::new(GinTask::new(), &config, Box::new(Solo), init)?;
     let train = graphs.loader(&trainer, &rest, run)?;
-    ensure!(train.n_steps(trainer.next_pass()) > 0, "no step for these folds: lower --batch-size");
+    ensure!(train.n_steps(trainer.next_phase()) > 0, "no step for these folds: lower --batch-size");
     let judge = |&fold: &usize| graphs.loader(&trainer, &folds[fold], run);
     let judges = left_out.iter().map(judge).collect::<kiln_train::Result<Vec<_>>>()?;
     let mut curves = vec![Vec::with_capacity(args.fit.epochs); left_out.len()];
     for _ in 0..args.fit.epochs {
         trainer.epoch(&train, |_| ())?;
-        for ((judge, curve), pass) in judges.iter().zip(&mut curves).zip([TEST, VALIDATION]) {
-            curve.push(trainer.evaluate(judge.epoch(pass), |_, _| ())?.accuracy());
+        for ((judge, curve), phase) in judges.iter().zip(&mut curves).zip([TEST, VALIDATION]) {
+            curve.push(trainer.evaluate(judge.epoch(phase), |_, _| ())?.accuracy());
         }
     }
     Ok(curves)

@@ -64,10 +64,10 @@ fn train(
     program.run(
         trainer,
         &[train?, val?, test?],
-        |trainer, val, pass| trainer.evaluate(val.epoch(pass), |_, _| ()),
-        |trainer, test, pass| {
+        |trainer, val, phase| trainer.evaluate(val.epoch(phase), |_, _| ()),
+        |trainer, test, phase| {
             let mut said = Evaluation::default();
-            trainer.evaluate(test.epoch(pass), |input, forward| {
+            trainer.evaluate(test.epoch(phase), |input, forward| {
                 said.add(&input.items, &input.labels, forward)
             })?;
             Ok(said)

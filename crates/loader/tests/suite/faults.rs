@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use kiln_graph::NodeId;
 use kiln_loader::{
-    Error, Fetch, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass, SeedBatch,
+    BatchError, Batcher, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, SeedBatch,
     StageTimes,
 };
 
 const N_STEPS: usize = 20;
-const PASS: Pass = Pass::Train { epoch: 0 };
+const PASS: Phase = Phase::Train { epoch: 0 };
 /// Numbers of workers that every fault is tried with; 0 is the caller's own thread.
 const WORKERS: [usize; 5] = [0, 1, 2, 8, 40];
 
@@ -117,17 +117,17 @@ impl Faulty {
 #[error("disk {0} is on fire")]
 struct OnFire(u32);
 
-impl Fetch for Faulty {
+impl Batcher for Faulty {
     type Batch = Batch;
     /// The steps that this scratch was used for, and `BROKEN` if one of them panicked.
     type Scratch = Vec<usize>;
 
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut Vec<usize>,
         _times: &mut StageTimes,
-    ) -> Result<Batch, FetchError> {
+    ) -> Result<Batch, BatchError> {
         self.census.enter();
         let step = seeds.step;
         assert!(!scratch.contains(&BROKEN), "the scratch of a panic came back");
@@ -143,7 +143,7 @@ impl Fetch for Faulty {
         }
         match fault {
             Fault::None | Fault::PanicInSize => {}
-            Fault::Error => return Err(FetchError::other(OnFire(7))),
+            Fault::Error => return Err(BatchError::other(OnFire(7))),
             Fault::PanicStr => panic!("no such luck"),
             Fault::PanicString => panic!("no such luck at {step}"),
             Fault::PanicAny => std::panic::panic_any(7_u8),
@@ -166,15 +166,15 @@ fn items(n_steps: usize) -> ItemSampler {
     ItemSampler::new(nodes, ItemSamplerConfig { batch_size: 1, ..Default::default() }).unwrap()
 }
 
-fn loader(fetch: Faulty, n_steps: usize, workers: usize, queue_bytes: usize) -> Loader<Faulty> {
-    Loader::new(items(n_steps), fetch, LoaderConfig { workers, queue_bytes }).unwrap()
+fn loader(batcher: Faulty, n_steps: usize, workers: usize, queue_bytes: usize) -> Loader<Faulty> {
+    Loader::new(items(n_steps), batcher, LoaderConfig { workers, queue_bytes }).unwrap()
 }
 
 /// Runs into the fault at `at_step` and checks what comes before and after it; returns the error.
 fn check_fault(fault: Fault, at_step: usize, workers: usize, queue_bytes: usize) -> Error {
-    let fetch = Faulty::new(fault, at_step);
-    let (census, live_bytes) = (fetch.census.clone(), Arc::clone(&fetch.live_bytes));
-    let loader = loader(fetch, N_STEPS, workers, queue_bytes);
+    let batcher = Faulty::new(fault, at_step);
+    let (census, live_bytes) = (batcher.census.clone(), Arc::clone(&batcher.live_bytes));
+    let loader = loader(batcher, N_STEPS, workers, queue_bytes);
     let mut batches = loader.epoch(PASS);
     for step in 0..at_step {
         assert_eq!(batches.next().unwrap().unwrap().step, step);
@@ -208,7 +208,7 @@ fn check_panic(fault: Fault, expected: impl Fn(usize) -> String) {
 #[test]
 fn an_error_arrives_at_its_batch() {
     check_fault_everywhere(Fault::Error, |error, at_step| {
-        let Error::Fetch { step, source: FetchError::Other(source) } = error else { panic!("{error}") };
+        let Error::Batch { step, source: BatchError::Other(source) } = error else { panic!("{error}") };
         assert_eq!((*step, source.downcast_ref::<OnFire>().unwrap().0), (at_step, 7));
         assert_eq!(error.to_string(), format!("the batch of step {at_step} failed: disk 7 is on fire"));
     });
@@ -236,9 +236,9 @@ fn a_loader_works_again_after_a_fault() {
 #[test]
 fn scratches_are_kept_from_one_epoch_to_the_next() {
     for workers in [0, 1] {
-        let fetch = Faulty::new(Fault::None, 0);
-        let most_used = Arc::clone(&fetch.most_used);
-        let loader = loader(fetch, N_STEPS, workers, 50);
+        let batcher = Faulty::new(Fault::None, 0);
+        let most_used = Arc::clone(&batcher.most_used);
+        let loader = loader(batcher, N_STEPS, workers, 50);
         assert_eq!(loader.epoch(PASS).chain(loader.epoch(PASS)).filter(Result::is_ok).count(), 2 * N_STEPS);
         assert_eq!(loader.epoch(PASS).count(), N_STEPS);
         assert!(most_used.load(Ordering::SeqCst) >= 2 * N_STEPS, "{workers} workers");
@@ -248,9 +248,9 @@ fn scratches_are_kept_from_one_epoch_to_the_next() {
 #[test]
 fn batches_come_in_order_and_the_threads_end() {
     for workers in WORKERS {
-        let fetch = Faulty::new(Fault::None, 0);
-        let census = fetch.census.clone();
-        let loader = loader(fetch, N_STEPS, workers, 50);
+        let batcher = Faulty::new(Fault::None, 0);
+        let census = batcher.census.clone();
+        let loader = loader(batcher, N_STEPS, workers, 50);
         let mut batches = loader.epoch(PASS);
         assert_eq!((batches.n_steps(), loader.n_steps(PASS)), (N_STEPS, N_STEPS));
         let steps: Vec<usize> = batches.by_ref().map(|batch| batch.unwrap().step).collect();
@@ -262,9 +262,9 @@ fn batches_come_in_order_and_the_threads_end() {
 #[test]
 fn a_drop_joins_workers_that_wait_for_a_full_queue() {
     for workers in [1, 2, 8] {
-        let (fetch, begun) = Faulty::new(Fault::None, 0).telling();
-        let (census, live_bytes) = (fetch.census.clone(), Arc::clone(&fetch.live_bytes));
-        let loader = loader(fetch, N_STEPS, workers, 30);
+        let (batcher, begun) = Faulty::new(Fault::None, 0).telling();
+        let (census, live_bytes) = (batcher.census.clone(), Arc::clone(&batcher.live_bytes));
+        let loader = loader(batcher, N_STEPS, workers, 30);
         let batches = loader.epoch(PASS);
         // Three batches fill the queue: with nobody to take one, no fourth is begun.
         let mut first: Vec<usize> = begun.iter().take(3).collect();
@@ -280,9 +280,9 @@ fn a_drop_joins_workers_that_wait_for_a_full_queue() {
 fn a_drop_in_the_middle_of_an_epoch_joins_the_threads() {
     for workers in WORKERS {
         for n_taken in [0, 1, 5] {
-            let fetch = Faulty::new(Fault::None, 0);
-            let (census, live_bytes) = (fetch.census.clone(), Arc::clone(&fetch.live_bytes));
-            let loader = loader(fetch, N_STEPS, workers, 1 << 20);
+            let batcher = Faulty::new(Fault::None, 0);
+            let (census, live_bytes) = (batcher.census.clone(), Arc::clone(&batcher.live_bytes));
+            let loader = loader(batcher, N_STEPS, workers, 1 << 20);
             let mut batches = loader.epoch(PASS);
             for step in 0..n_taken {
                 assert_eq!(batches.next().unwrap().unwrap().step, step);
@@ -297,9 +297,9 @@ fn a_drop_in_the_middle_of_an_epoch_joins_the_threads() {
 
 #[test]
 fn a_caller_that_panics_leaves_no_thread_behind() {
-    let fetch = Faulty::new(Fault::None, 0);
-    let census = fetch.census.clone();
-    let loader = Arc::new(loader(fetch, N_STEPS, 4, 1 << 20));
+    let batcher = Faulty::new(Fault::None, 0);
+    let census = batcher.census.clone();
+    let loader = Arc::new(loader(batcher, N_STEPS, 4, 1 << 20));
     let caller = std::thread::spawn(move || {
         let mut batches = loader.epoch(PASS);
         let batch = batches.next();
@@ -313,9 +313,9 @@ fn a_caller_that_panics_leaves_no_thread_behind() {
 fn the_queue_never_holds_more_than_its_bytes() {
     for workers in [1, 2, 8] {
         for n_batches in [1, 3, 5] {
-            let fetch = Faulty::new(Fault::None, 0);
-            let most_bytes = Arc::clone(&fetch.most_bytes);
-            let loader = loader(fetch, 200, workers, n_batches * 10);
+            let batcher = Faulty::new(Fault::None, 0);
+            let most_bytes = Arc::clone(&batcher.most_bytes);
+            let loader = loader(batcher, 200, workers, n_batches * 10);
             for batch in loader.epoch(PASS) {
                 drop(batch.unwrap());
             }
@@ -335,8 +335,8 @@ fn batches_of_growing_and_uneven_sizes_all_arrive() {
     for n_bytes in sizes {
         for workers in WORKERS {
             for queue_bytes in [0, 1, 100] {
-                let fetch = Faulty { n_bytes, ..Faulty::new(Fault::None, 0) };
-                let loader = loader(fetch, N_STEPS, workers, queue_bytes);
+                let batcher = Faulty { n_bytes, ..Faulty::new(Fault::None, 0) };
+                let loader = loader(batcher, N_STEPS, workers, queue_bytes);
                 let steps: Vec<usize> = loader.epoch(PASS).map(|batch| batch.unwrap().step).collect();
                 assert_eq!(steps, (0..N_STEPS).collect::<Vec<_>>());
             }

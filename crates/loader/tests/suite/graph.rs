@@ -7,13 +7,13 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, MappedFile, NodeId, SharedArray, TransposedBlock};
 use kiln_loader::{
-    Fetch, FetchError, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass,
-    SeedBatch, StageTimes,
+    BatchError, Batcher, GraphBatch, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
+    Phase, SeedBatch, StageTimes,
 };
 use kiln_sample::{RngKey, Seeds};
 use proptest::prelude::*;
 
-const TRAIN: Pass = Pass::Train { epoch: 0 };
+const TRAIN: Phase = Phase::Train { epoch: 0 };
 /// Graph 1 has no nodes, graph 2 no edges.
 const OFFSETS: [u32; 5] = [0, 3, 3, 5, 8];
 const CLASSES: [i32; 4] = [1, 0, 2, 1];
@@ -28,34 +28,34 @@ fn graph() -> Csc {
 }
 
 /// Node `v` has the features `[v, -v]`.
-fn fetch(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphFetch<dyn FeatureStore> {
+fn batcher(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphBatcher<dyn FeatureStore> {
     let rows: Vec<f32> = (0..graph.n_nodes()).flat_map(|node| [node as f32, -(node as f32)]).collect();
     let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(rows, 2).unwrap());
     let labels = Arc::new(Labels::new(classes.to_vec(), 3));
-    GraphFetch::new(Arc::new(graph), offsets.to_vec().into(), features, labels)
+    GraphBatcher::new(Arc::new(graph), offsets.to_vec().into(), features, labels)
 }
 
 /// One batch of these graphs, for evaluation.
-fn take<F>(fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>
+fn take<F>(batcher: &GraphBatcher<F>, graphs: &[u32]) -> Result<GraphBatch, BatchError>
 where
     F: FeatureStore + ?Sized + 'static,
 {
-    take_in(Pass::Validation, fetch, graphs)
+    take_in(Phase::Validation, batcher, graphs)
 }
 
-fn take_in<F>(pass: Pass, fetch: &GraphFetch<F>, graphs: &[u32]) -> Result<GraphBatch, FetchError>
+fn take_in<F>(phase: Phase, batcher: &GraphBatcher<F>, graphs: &[u32]) -> Result<GraphBatch, BatchError>
 where
     F: FeatureStore + ?Sized + 'static,
 {
     let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
-    let seeds = SeedBatch { pass, step: 7, key: RngKey::new(1), seeds };
-    fetch.fetch(seeds, &mut (), &mut StageTimes::default())
+    let seeds = SeedBatch { phase, step: 7, key: RngKey::new(1), seeds };
+    batcher.batch(seeds, &mut (), &mut StageTimes::default())
 }
 
 #[test]
 fn graphs_of_a_batch_stand_one_after_the_other() {
-    let fetch = fetch(graph(), &OFFSETS, &CLASSES);
-    let batch = take(&fetch, &[3, 1, 0, 2]).unwrap();
+    let batcher = batcher(graph(), &OFFSETS, &CLASSES);
+    let batch = take(&batcher, &[3, 1, 0, 2]).unwrap();
     assert_eq!((batch.step, batch.key, batch.graphs), (7, RngKey::new(1), [3, 1, 0, 2].map(NodeId).to_vec()));
     assert_eq!(batch.node_offsets, [0, 3, 3, 6, 8]);
     assert_eq!(batch.block.srcs(), [5, 6, 7, 0, 1, 2, 3, 4].map(NodeId));
@@ -71,9 +71,9 @@ fn graphs_of_a_batch_stand_one_after_the_other() {
 
 #[test]
 fn a_batch_for_training_is_the_same_with_its_block_transposed() {
-    let plain = take(&fetch(graph(), &OFFSETS, &CLASSES), &[3, 1, 0]).unwrap();
-    let fetch = fetch(graph(), &OFFSETS, &CLASSES);
-    let training = take_in(Pass::Train { epoch: 0 }, &fetch, &[3, 1, 0]).unwrap();
+    let plain = take(&batcher(graph(), &OFFSETS, &CLASSES), &[3, 1, 0]).unwrap();
+    let batcher = batcher(graph(), &OFFSETS, &CLASSES);
+    let training = take_in(Phase::Train { epoch: 0 }, &batcher, &[3, 1, 0]).unwrap();
     assert_eq!((&training.block, training.x.n_bytes()), (&plain.block, plain.x.n_bytes()));
     assert_eq!(plain.block.transposed(), None);
     assert_eq!(training.block.transposed(), Some(&TransposedBlock::of(&plain.block)));
@@ -81,7 +81,7 @@ fn a_batch_for_training_is_the_same_with_its_block_transposed() {
 
 #[test]
 fn a_graph_that_is_drawn_twice_is_two_copies() {
-    let batch = take(&fetch(graph(), &OFFSETS, &CLASSES), &[0, 0]).unwrap();
+    let batch = take(&batcher(graph(), &OFFSETS, &CLASSES), &[0, 0]).unwrap();
     assert_eq!(batch.node_offsets, [0, 3, 6]);
     assert_eq!(batch.block.srcs(), [0, 1, 2, 0, 1, 2].map(NodeId));
     assert_eq!(batch.block.indptr(), [0, 1, 3, 4, 5, 7, 8]);
@@ -93,9 +93,9 @@ fn a_graph_that_is_drawn_twice_is_two_copies() {
 
 #[test]
 fn no_graphs_and_graphs_without_nodes_are_batches() {
-    let fetch = fetch(graph(), &OFFSETS, &CLASSES);
+    let batcher = batcher(graph(), &OFFSETS, &CLASSES);
     for (graphs, offsets) in [(&[][..], &[0][..]), (&[1, 1], &[0, 0, 0])] {
-        let batch = take(&fetch, graphs).unwrap();
+        let batch = take(&batcher, graphs).unwrap();
         assert_eq!(batch.node_offsets, offsets);
         assert_eq!((batch.block.n_dst(), batch.block.n_edges(), batch.x.n_values()), (0, 0, 0));
         assert_eq!(batch.labels.len(), graphs.len());
@@ -104,7 +104,7 @@ fn no_graphs_and_graphs_without_nodes_are_batches() {
 
 #[test]
 fn bytes_are_those_of_all_arrays() {
-    let plain = take(&fetch(graph(), &OFFSETS, &CLASSES), &[3, 0]).unwrap();
+    let plain = take(&batcher(graph(), &OFFSETS, &CLASSES), &[3, 0]).unwrap();
     // Graphs and labels, offsets, nodes, indptr, edges with their ids, rows.
     assert_eq!(plain.n_bytes(), 2 * 8 + 3 * 4 + 6 * 4 + 7 * 4 + 8 * 12 + 6 * 8);
 }
@@ -117,7 +117,7 @@ fn batches_are_the_same_for_any_number_of_workers() {
     for workers in [0, 1, 4] {
         let items = ItemSampler::new(graphs.clone(), config).unwrap();
         let loader = LoaderConfig { workers, queue_bytes: 1 << 14 };
-        let loader = Loader::new(items, fetch(graph(), &OFFSETS, &CLASSES), loader).unwrap();
+        let loader = Loader::new(items, batcher(graph(), &OFFSETS, &CLASSES), loader).unwrap();
         let batches =
             loader.epoch(TRAIN).map(|batch| GraphBatch { times: StageTimes::default(), ..batch.unwrap() });
         let batches = format!("{:?}", batches.collect::<Vec<_>>());
@@ -128,49 +128,49 @@ fn batches_are_the_same_for_any_number_of_workers() {
 #[test]
 fn the_time_of_both_stages_is_told() {
     let items = ItemSampler::new([0, 3].map(NodeId), ItemSamplerConfig::default()).unwrap();
-    let loader = Loader::new(items, fetch(graph(), &OFFSETS, &CLASSES), LoaderConfig::default()).unwrap();
+    let loader = Loader::new(items, batcher(graph(), &OFFSETS, &CLASSES), LoaderConfig::default()).unwrap();
     let times = loader.epoch(TRAIN).next().unwrap().unwrap().times;
     assert!(!times.seeds.is_zero() && !times.sample.is_zero() && !times.gather.is_zero(), "{times:?}");
 }
 
 #[test]
 fn items_that_are_no_graphs_are_errors() {
-    let fetch = fetch(graph(), &OFFSETS, &[1, 0, -1, 3]);
+    let batcher = batcher(graph(), &OFFSETS, &[1, 0, -1, 3]);
     let cases = [
         (vec![0, 4], "item 4 at position 1 is no graph: there are 4 (ids 0 to n_graphs - 1)"),
         (vec![1, 2], "graph 2 has no label: leave it out of the split"),
         (vec![3], "graph 3 has label 3, but there are 3 classes (0 to n_classes - 1)"),
     ];
     for (graphs, expected) in cases {
-        assert_eq!(take(&fetch, &graphs).unwrap_err().to_string(), expected);
+        assert_eq!(take(&batcher, &graphs).unwrap_err().to_string(), expected);
     }
 }
 
 #[test]
 fn edges_that_leave_their_graph_are_errors() {
-    let fetch = fetch(graph(), &[0, 2, 3, 5, 8], &CLASSES);
+    let batcher = batcher(graph(), &[0, 2, 3, 5, 8], &CLASSES);
     // Edge 2 comes from behind graph 0, edge 3 from before graph 1.
     let cases = [
         (0, "edge 2 comes from node 2, but ends in graph 0, whose nodes are 0 to 2 - 1"),
         (1, "edge 3 comes from node 1, but ends in graph 1, whose nodes are 2 to 3 - 1"),
     ];
     for (graph, expected) in cases {
-        let error = take(&fetch, &[graph]).unwrap_err();
-        assert!(matches!(error, FetchError::EdgeLeavesGraph { .. }));
+        let error = take(&batcher, &[graph]).unwrap_err();
+        assert!(matches!(error, BatchError::EdgeLeavesGraph { .. }));
         assert!(error.to_string().starts_with(expected), "{error}");
     }
-    assert!(take(&fetch, &[3]).is_ok());
+    assert!(take(&batcher, &[3]).is_ok());
 }
 
 #[test]
 fn damaged_offsets_are_errors_of_the_graphs_that_they_belong_to() {
-    let falling = fetch(graph(), &[0, 3, 2, 5, 9], &CLASSES);
+    let falling = batcher(graph(), &[0, 3, 2, 5, 9], &CLASSES);
     assert!(take(&falling, &[0]).is_ok());
     for (graph, expected) in
         [(1, "the nodes of graph 1 would be 3 to 2 of 8"), (3, "the nodes of graph 3 would be 5 to 9 of 8")]
     {
         let error = take(&falling, &[graph]).unwrap_err();
-        assert!(matches!(error, FetchError::BadNodeRange { .. }));
+        assert!(matches!(error, BatchError::BadNodeRange { .. }));
         assert!(error.to_string().starts_with(expected), "{error}");
     }
     for (indptr, expected) in [
@@ -179,9 +179,9 @@ fn damaged_offsets_are_errors_of_the_graphs_that_they_belong_to() {
         (vec![0, 1, 3, 9, 4, 4, 5, 7, 8], "the edges of node 2 would be 3 to 9 of 8"),
     ] {
         let damaged = Csc::new(SharedArray::from(indptr), graph().indices().to_vec().into()).unwrap();
-        let damaged = fetch(damaged, &OFFSETS, &CLASSES);
+        let damaged = batcher(damaged, &OFFSETS, &CLASSES);
         let error = take(&damaged, &[0]).unwrap_err();
-        assert!(matches!(error, FetchError::Sample(kiln_sample::Error::BadEdgeRange { .. })), "{error}");
+        assert!(matches!(error, BatchError::Sample(kiln_sample::Error::BadEdgeRange { .. })), "{error}");
         assert!(error.to_string().starts_with(expected), "{error}");
         assert!(take(&damaged, &[3]).is_ok());
     }
@@ -193,7 +193,7 @@ fn a_graph_without_nodes_has_no_edges_whatever_its_neighbours_say() {
     for start in [9, 2, u64::MAX] {
         let indptr = vec![0, 1, 3, start, 4, 4, 5, 7, 8];
         let damaged = Csc::new(SharedArray::from(indptr), graph().indices().to_vec().into()).unwrap();
-        let damaged = fetch(damaged, &OFFSETS, &CLASSES);
+        let damaged = batcher(damaged, &OFFSETS, &CLASSES);
         let batch = take(&damaged, &[1, 3, 1]).unwrap();
         assert_eq!(batch.node_offsets, [0, 0, 3, 3]);
         assert_eq!(batch.block.edge_ids(), [4, 5, 6, 7].map(EdgeId));
@@ -210,7 +210,7 @@ fn damage_in_a_mapped_file_names_the_file() {
     fs::write(&path, indices.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()).unwrap();
     let mapped = MappedFile::open(&path).unwrap().slice(0..32).unwrap();
     let damaged = Csc::new(graph().indptr().to_vec().into(), mapped).unwrap();
-    let error = take(&fetch(damaged, &OFFSETS, &CLASSES), &[0, 3]).unwrap_err().to_string();
+    let error = take(&batcher(damaged, &OFFSETS, &CLASSES), &[0, 3]).unwrap_err().to_string();
     let expected = format!("{}: edge 6 comes from node 4000000000, but ends in graph 3", path.display());
     assert!(error.starts_with(&expected), "{error}");
 }
@@ -219,14 +219,14 @@ fn damage_in_a_mapped_file_names_the_file() {
 fn more_nodes_than_a_block_numbers_are_an_error() {
     let n_nodes = 1 << 20;
     let empty = CscBuilder::new(n_nodes).build(&[], &[]).unwrap();
-    let error = take(&fetch(empty, &[0, n_nodes as u32], &[0]), &[0; 1 << 12]).unwrap_err();
-    assert!(matches!(error, FetchError::BatchTooLarge { what: "nodes", n: 0x1_0000_0000 }), "{error}");
+    let error = take(&batcher(empty, &[0, n_nodes as u32], &[0]), &[0; 1 << 12]).unwrap_err();
+    assert!(matches!(error, BatchError::BatchTooLarge { what: "nodes", n: 0x1_0000_0000 }), "{error}");
 }
 
 #[test]
 #[should_panic(expected = "labels and graphs differ in number")]
 fn one_label_a_graph_is_asked_for() {
-    fetch(graph(), &OFFSETS, &CLASSES[..3]);
+    batcher(graph(), &OFFSETS, &CLASSES[..3]);
 }
 
 /// Numbers of nodes, with edges within each graph.
@@ -254,7 +254,7 @@ proptest! {
         }
         let all = CscBuilder::new(offsets[graphs.len()] as usize).build(&srcs, &dsts).unwrap();
         let drawn: Vec<u32> = drawn.iter().map(|index| index.index(graphs.len()) as u32).collect();
-        let batch = take(&fetch(all.clone(), &offsets, &vec![0; graphs.len()]), &drawn).unwrap();
+        let batch = take(&batcher(all.clone(), &offsets, &vec![0; graphs.len()]), &drawn).unwrap();
         prop_assert_eq!(batch.node_offsets.len(), drawn.len() + 1);
         for (nodes, &graph) in batch.node_offsets.windows(2).zip(&drawn) {
             let (n_nodes, edges) = &graphs[graph as usize];

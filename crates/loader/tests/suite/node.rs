@@ -6,15 +6,15 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
 use kiln_loader::{
-    Error, Fetch, FetchError, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch,
-    Pass, SeedBatch, Shard, StageTimes,
+    BatchError, Batcher, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeBatcher,
+    Phase, SeedBatch, Shard, StageTimes,
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
 
 const N_NODES: u32 = 6000;
 const N_CLASSES: u32 = 7;
 
-type NodeLoader = Loader<NodeFetch<dyn FrontierSampler, dyn FeatureStore>>;
+type NodeLoader = Loader<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>>;
 
 /// Every node has the 12 nodes before it as in-neighbours.
 fn graph() -> Arc<Csc> {
@@ -42,9 +42,9 @@ fn loader(
     let class = |node| if node < n_labelled { (node % N_CLASSES) as i32 } else { -1 };
     let labels = Labels::new((0..N_NODES).map(class).collect::<Vec<_>>(), N_CLASSES as usize);
     let sampler: Arc<dyn FrontierSampler> = Arc::new(NeighborSampler::new(graph(), fanouts));
-    let fetch = NodeFetch::new(sampler, features, Arc::new(labels));
+    let batcher = NodeBatcher::new(sampler, features, Arc::new(labels));
     let items = ItemSampler::new(items.to_vec(), config).unwrap();
-    Loader::new(items, fetch, LoaderConfig { workers, queue_bytes: 1 << 20 }).unwrap()
+    Loader::new(items, batcher, LoaderConfig { workers, queue_bytes: 1 << 20 }).unwrap()
 }
 
 fn nodes() -> Vec<NodeId> {
@@ -76,19 +76,19 @@ fn without_times(mut batch: MiniBatch) -> String {
 #[test]
 fn batches_are_the_same_for_any_number_of_workers() {
     let config = ItemSamplerConfig { batch_size: 256, seed: 3, ..Default::default() };
-    for pass in [Pass::Train { epoch: 2 }, Pass::Validation] {
+    for phase in [Phase::Train { epoch: 2 }, Phase::Validation] {
         let mut expected = Vec::new();
         for workers in [0, 1, 2, 8] {
             let loader = loader(&nodes(), fanouts(), N_NODES, config, workers);
             for repetition in 0..2 {
-                let batches: Vec<MiniBatch> = loader.epoch(pass).map(Result::unwrap).collect();
+                let batches: Vec<MiniBatch> = loader.epoch(phase).map(Result::unwrap).collect();
                 batches.iter().for_each(check_batch);
                 let batches: Vec<String> = batches.into_iter().map(without_times).collect();
                 if expected.is_empty() {
                     expected = batches;
                     assert_eq!(expected.len(), (N_NODES as usize).div_ceil(256));
                 } else {
-                    assert!(batches == expected, "{workers} workers, repetition {repetition}, {pass:?}");
+                    assert!(batches == expected, "{workers} workers, repetition {repetition}, {phase:?}");
                 }
             }
         }
@@ -98,19 +98,19 @@ fn batches_are_the_same_for_any_number_of_workers() {
 #[test]
 fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() {
     let rows = vec![0.0; 2 * N_NODES as usize];
-    let fetch = || {
+    let batcher = || {
         let sampler = Arc::new(NeighborSampler::new(graph(), fanouts()));
         let features = Arc::new(DenseFeatures::from_f32(rows.clone(), 2).unwrap());
-        NodeFetch::new(sampler, features, Arc::new(Labels::new(vec![0; N_NODES as usize], 1)))
+        NodeBatcher::new(sampler, features, Arc::new(Labels::new(vec![0; N_NODES as usize], 1)))
     };
     // The same seeds and the same key in both.
     let items = ItemSampler::new(nodes(), ItemSamplerConfig::default()).unwrap();
-    let seeds = items.epoch(Pass::Train { epoch: 0 }).step(0);
-    let batch = |pass| {
-        let seeds = SeedBatch { pass, ..seeds.clone() };
-        fetch().fetch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap()
+    let seeds = items.epoch(Phase::Train { epoch: 0 }).step(0);
+    let batch = |phase| {
+        let seeds = SeedBatch { phase, ..seeds.clone() };
+        batcher().batch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap()
     };
-    let (plain, training) = (batch(Pass::Validation), batch(Pass::Train { epoch: 0 }));
+    let (plain, training) = (batch(Phase::Validation), batch(Phase::Train { epoch: 0 }));
     assert_eq!(training.blocks, plain.blocks);
     assert!(plain.blocks.iter().all(|block| block.transposed().is_none()));
     assert_eq!(training.blocks[0].transposed(), None);
@@ -124,7 +124,7 @@ fn a_seed_that_stands_twice_is_one_destination_and_two_labels() {
     let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
     let items = [9, 4, 9].map(NodeId);
     let loader = loader(&items, fanouts(), N_NODES, config, 0);
-    let batch = loader.epoch(Pass::Train { epoch: 0 }).next().unwrap().unwrap();
+    let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
     check_batch(&batch);
     assert_eq!(batch.seeds.as_nodes(), items);
     assert_eq!(batch.blocks.last().map(Block::dsts), Some([9, 4].map(NodeId).as_slice()));
@@ -135,7 +135,7 @@ fn a_seed_that_stands_twice_is_one_destination_and_two_labels() {
 fn without_layers_the_rows_are_those_of_the_distinct_seeds() {
     let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
     let loader = loader(&[9, 4, 9].map(NodeId), Vec::new(), N_NODES, config, 0);
-    let batch = loader.epoch(Pass::Train { epoch: 0 }).next().unwrap().unwrap();
+    let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
     assert_eq!(batch.x.into_f32(), [9.0, -9.0, 4.0, -4.0]);
     assert_eq!(batch.seed_index.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 0]);
 }
@@ -145,7 +145,7 @@ fn a_rank_without_seeds_in_the_last_step_gets_an_empty_batch() {
     let shard = Shard { rank: 1, world_size: 2 };
     let config = ItemSamplerConfig { batch_size: 1, shard, shuffle: false, ..Default::default() };
     let loader = loader(&nodes()[..3], fanouts(), N_NODES, config, 2);
-    let batches: Vec<MiniBatch> = loader.epoch(Pass::Train { epoch: 0 }).map(Result::unwrap).collect();
+    let batches: Vec<MiniBatch> = loader.epoch(Phase::Train { epoch: 0 }).map(Result::unwrap).collect();
     assert_eq!(batches.iter().map(|batch| batch.seeds.len()).collect::<Vec<_>>(), [1, 0]);
     assert_eq!((batches[1].x.n_values(), batches[1].blocks.len()), (0, 2));
     check_batch(&batches[1]);
@@ -154,10 +154,10 @@ fn a_rank_without_seeds_in_the_last_step_gets_an_empty_batch() {
 #[test]
 fn an_unlabelled_seed_is_named_at_its_step() {
     let config = ItemSamplerConfig { batch_size: 10, shuffle: false, ..Default::default() };
-    let mut batches = loader(&nodes(), fanouts(), 25, config, 2).epoch(Pass::Train { epoch: 0 });
+    let mut batches = loader(&nodes(), fanouts(), 25, config, 2).epoch(Phase::Train { epoch: 0 });
     assert!(batches.next().unwrap().is_ok() && batches.next().unwrap().is_ok());
     let error = batches.next().unwrap().unwrap_err();
-    let Error::Fetch { step: 2, source: FetchError::Feature(source) } = &error else { panic!("{error}") };
+    let Error::Batch { step: 2, source: BatchError::Feature(source) } = &error else { panic!("{error}") };
     assert!(matches!(source, kiln_feature::Error::Unlabelled { node: NodeId(25) }));
     assert_eq!(error.to_string(), "the batch of step 2 failed: node 25 has no label");
     assert!(batches.next().is_none());
@@ -167,10 +167,10 @@ fn an_unlabelled_seed_is_named_at_its_step() {
 fn a_seed_that_is_no_node_is_named_at_its_step() {
     let config = ItemSamplerConfig { batch_size: 1, shuffle: false, ..Default::default() };
     let items = [NodeId(1), NodeId(N_NODES)];
-    let mut batches = loader(&items, fanouts(), N_NODES, config, 1).epoch(Pass::Train { epoch: 0 });
+    let mut batches = loader(&items, fanouts(), N_NODES, config, 1).epoch(Phase::Train { epoch: 0 });
     assert!(batches.next().unwrap().is_ok());
     let error = batches.next().unwrap().unwrap_err();
-    let Error::Fetch { step: 1, source: FetchError::Sample(source) } = &error else { panic!("{error}") };
+    let Error::Batch { step: 1, source: BatchError::Sample(source) } = &error else { panic!("{error}") };
     assert!(matches!(source, kiln_sample::Error::SeedOutOfRange { node: NodeId(N_NODES), .. }));
 }
 
@@ -178,7 +178,7 @@ fn a_seed_that_is_no_node_is_named_at_its_step() {
 fn sizes_and_times_travel_with_each_batch() {
     let loader = loader(&nodes(), fanouts(), N_NODES, ItemSamplerConfig::default(), 2);
     let mut total = StageTimes::default();
-    for batch in loader.epoch(Pass::Train { epoch: 0 }) {
+    for batch in loader.epoch(Phase::Train { epoch: 0 }) {
         let batch = batch.unwrap();
         let blocks: usize = batch.blocks.iter().map(Block::n_bytes).sum();
         let n_seeds = batch.seeds.len();

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use kiln_graph::NodeId;
-use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Pass, Shard};
+use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Phase, Shard};
 use kiln_sample::{KeyDomain, RngKey};
 use proptest::prelude::*;
 
-const TRAIN: Pass = Pass::Train { epoch: 0 };
+const TRAIN: Phase = Phase::Train { epoch: 0 };
 
 fn nodes(n_items: usize) -> Vec<NodeId> {
     (0..n_items as u32).map(NodeId).collect()
@@ -19,12 +19,12 @@ fn sampler(items: Vec<NodeId>, config: ItemSamplerConfig) -> ItemSampler {
 /// The order of `n_items` items in a training epoch.
 fn order(n_items: usize, seed: u64, epoch: u64) -> Vec<NodeId> {
     let config = ItemSamplerConfig { seed, ..Default::default() };
-    sampler(nodes(n_items), config).epoch(Pass::Train { epoch }).items().to_vec()
+    sampler(nodes(n_items), config).epoch(Phase::Train { epoch }).items().to_vec()
 }
 
 /// The seeds of every step of one rank.
-fn steps(sampler: &ItemSampler, pass: Pass) -> Vec<Vec<NodeId>> {
-    let order = sampler.epoch(pass);
+fn steps(sampler: &ItemSampler, phase: Phase) -> Vec<Vec<NodeId>> {
+    let order = sampler.epoch(phase);
     (0..order.n_steps()).map(|step| order.step(step).seeds.as_nodes().to_vec()).collect()
 }
 
@@ -62,7 +62,7 @@ fn items_keep_their_order_without_shuffle_and_in_evaluation() {
     let expected: Vec<Vec<NodeId>> = nodes(10).chunks(4).map(<[NodeId]>::to_vec).collect();
     assert_eq!(steps(&sampler(nodes(10), config), TRAIN), expected);
     let shuffled = sampler(nodes(10), ItemSamplerConfig { shuffle: true, ..config });
-    assert_eq!(steps(&shuffled, Pass::Test), expected);
+    assert_eq!(steps(&shuffled, Phase::Test), expected);
     assert_ne!(steps(&shuffled, TRAIN), expected);
 }
 
@@ -71,9 +71,9 @@ fn keys_are_folded_from_seed_pass_and_step() {
     let config = ItemSamplerConfig { batch_size: 4, seed: 9, ..Default::default() };
     let items = sampler(nodes(10), config);
     let train = RngKey::new(9).fold_in(KeyDomain::Epoch, 5).fold_in(KeyDomain::Step, 2);
-    assert_eq!(items.epoch(Pass::Train { epoch: 5 }).step(2).key, train);
+    assert_eq!(items.epoch(Phase::Train { epoch: 5 }).step(2).key, train);
     let test = RngKey::new(9).fold_in(KeyDomain::Evaluation, 1).fold_in(KeyDomain::Step, 2);
-    assert_eq!(items.epoch(Pass::Test).step(2).key, test);
+    assert_eq!(items.epoch(Phase::Test).step(2).key, test);
 }
 
 #[test]

@@ -6,31 +6,31 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, EdgeId, NodeId};
-use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Pass, SeedBatch, Shard, Uneven};
+use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
 use proptest::prelude::*;
 
-const TRAIN: Pass = Pass::Train { epoch: 0 };
-const ALL: [Uneven; 3] = [Uneven::Join, Uneven::Drop, Uneven::Pad];
+const TRAIN: Phase = Phase::Train { epoch: 0 };
+const ALL: [UnevenShards; 3] = [UnevenShards::Join, UnevenShards::Drop, UnevenShards::Pad];
 
 fn nodes(n_items: usize) -> Vec<NodeId> {
     (0..n_items as u32).map(NodeId).collect()
 }
 
 /// One rank's steps of a pass.
-fn of_rank(n_items: usize, config: ItemSamplerConfig, pass: Pass) -> Vec<SeedBatch> {
+fn of_rank(n_items: usize, config: ItemSamplerConfig, phase: Phase) -> Vec<SeedBatch> {
     let sampler = ItemSampler::new(nodes(n_items), config).unwrap();
-    let order = sampler.epoch(pass);
-    assert_eq!(order.n_steps(), sampler.n_steps(pass));
+    let order = sampler.epoch(phase);
+    assert_eq!(order.n_steps(), sampler.n_steps(phase));
     (0..order.n_steps()).map(|step| order.step(step)).collect()
 }
 
 /// All ranks' batches of each step; the ranks must have as many.
-fn steps(n_items: usize, n_ranks: usize, config: ItemSamplerConfig, pass: Pass) -> Vec<Vec<SeedBatch>> {
+fn steps(n_items: usize, n_ranks: usize, config: ItemSamplerConfig, phase: Phase) -> Vec<Vec<SeedBatch>> {
     let mut steps: Vec<Vec<SeedBatch>> = Vec::new();
     for rank in 0..n_ranks {
         let shard = Shard { rank, world_size: n_ranks };
-        let batches = of_rank(n_items, ItemSamplerConfig { shard, ..config }, pass);
+        let batches = of_rank(n_items, ItemSamplerConfig { shard, ..config }, phase);
         if rank == 0 {
             steps.resize_with(batches.len(), Vec::new);
         }
@@ -90,7 +90,7 @@ fn no_items_are_no_steps_for_any_number_of_ranks() {
 #[test]
 fn drop_leaves_out_the_last_items_of_the_last_step() {
     let config =
-        ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: Uneven::Drop, ..Default::default() };
+        ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: UnevenShards::Drop, ..Default::default() };
     let full = [vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]];
     let cases =
         [(8, vec![]), (11, vec![]), (12, vec![[8], [9], [10], [11]]), (15, vec![[8], [9], [10], [11]])];
@@ -106,7 +106,7 @@ fn drop_leaves_out_the_last_items_of_the_last_step() {
 #[test]
 fn pad_fills_the_last_step_with_the_first_items() {
     let config =
-        ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: Uneven::Pad, ..Default::default() };
+        ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: UnevenShards::Pad, ..Default::default() };
     let cases = [
         (9, [vec![8], vec![0], vec![1], vec![2]]),
         (12, [vec![8], vec![9], vec![10], vec![11]]),
@@ -124,7 +124,7 @@ fn pad_fills_the_last_step_with_the_first_items() {
 
 #[test]
 fn padding_comes_from_the_start_of_the_shuffled_order() {
-    let config = ItemSamplerConfig { batch_size: 8, uneven: Uneven::Pad, ..Default::default() };
+    let config = ItemSamplerConfig { batch_size: 8, uneven: UnevenShards::Pad, ..Default::default() };
     let order = ItemSampler::new(nodes(21), config).unwrap().epoch(TRAIN).items().to_vec();
     let steps = steps(21, 2, config, TRAIN);
     assert_eq!(together(&steps[0]), order[..16]);
@@ -147,7 +147,7 @@ fn evaluation_judges_every_item_once_under_all_settings() {
         for n_items in [0, 1, 3, 8, 11, 4097] {
             for (uneven, drop_last) in ALL.into_iter().flat_map(|uneven| [(uneven, false), (uneven, true)]) {
                 let config = ItemSamplerConfig { batch_size: 2, drop_last, uneven, ..Default::default() };
-                let steps = steps(n_items, n_ranks, config, Pass::Validation);
+                let steps = steps(n_items, n_ranks, config, Phase::Validation);
                 let judged: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
                 assert_eq!(judged, nodes(n_items), "{n_ranks} ranks, {config:?}");
             }
@@ -164,7 +164,7 @@ fn every_epoch_has_a_fresh_permutation_over_all_ranks() {
     let mut orders = HashSet::new();
     let mut of_rank_0 = HashSet::new();
     for epoch in 0..10 {
-        let steps = steps(n_items, n_ranks, config, Pass::Train { epoch });
+        let steps = steps(n_items, n_ranks, config, Phase::Train { epoch });
         let order: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
         assert_eq!(sorted(order.clone()), nodes(n_items), "epoch {epoch}");
         orders.insert(order);
@@ -202,11 +202,11 @@ fn one_rank_of_4096_two_of_2048_and_four_of_1024_have_the_same_seeds_and_picks()
     let mut blocks =
         |batch: &SeedBatch| sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch).unwrap().blocks;
     let config = |batch_size| ItemSamplerConfig { batch_size, seed: 5, ..Default::default() };
-    let pass = Pass::Train { epoch: 3 };
-    let alone = steps(n_items as usize, 1, config(4096), pass);
+    let phase = Phase::Train { epoch: 3 };
+    let alone = steps(n_items as usize, 1, config(4096), phase);
     assert_eq!(alone.len(), 3);
     for n_ranks in [2, 4] {
-        let many = steps(n_items as usize, n_ranks, config(4096 / n_ranks), pass);
+        let many = steps(n_items as usize, n_ranks, config(4096 / n_ranks), phase);
         assert_eq!(many.len(), alone.len());
         for (ranks, alone) in many.iter().zip(&alone) {
             assert_eq!(together(ranks), alone[0].seeds.as_nodes(), "{n_ranks} ranks");
@@ -241,9 +241,9 @@ proptest! {
         let order = ItemSampler::new(nodes(n_items), config).unwrap().epoch(TRAIN).items().to_vec();
         let used: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
         let n_used = match uneven {
-            Uneven::Join => n_items,
-            Uneven::Drop => n_items / n_ranks * n_ranks,
-            Uneven::Pad => n_items.next_multiple_of(n_ranks),
+            UnevenShards::Join => n_items,
+            UnevenShards::Drop => n_items / n_ranks * n_ranks,
+            UnevenShards::Pad => n_items.next_multiple_of(n_ranks),
         };
         prop_assert_eq!(used, order.into_iter().cycle().take(n_used).collect::<Vec<_>>());
         for ranks in &steps {
@@ -251,7 +251,7 @@ proptest! {
             let (least, most) = (*sizes.iter().min().unwrap(), *sizes.iter().max().unwrap());
             prop_assert!(most <= batch_size && most > 0);
             prop_assert_eq!(sizes[0], most, "the first rank has none while another has some");
-            prop_assert!(most - least <= usize::from(uneven == Uneven::Join));
+            prop_assert!(most - least <= usize::from(uneven == UnevenShards::Join));
         }
     }
 }
@@ -269,12 +269,12 @@ proptest! {
     ) {
         let owner = move |node: NodeId| node.0 as usize * 7 / 3 % n_ranks;
         let config = ItemSamplerConfig { batch_size, drop_last, ..Default::default() };
-        for pass in [Pass::Train { epoch }, Pass::Validation] {
-            let one = of_rank(n_items, ItemSamplerConfig { batch_size: batch_size * n_ranks, ..config }, pass);
+        for phase in [Phase::Train { epoch }, Phase::Validation] {
+            let one = of_rank(n_items, ItemSamplerConfig { batch_size: batch_size * n_ranks, ..config }, phase);
             for rank in 0..n_ranks {
                 let shard = Shard { rank, world_size: n_ranks };
                 let sampler = ItemSampler::new(nodes(n_items), ItemSamplerConfig { shard, ..config }).unwrap();
-                let order = sampler.by_owner(owner).unwrap().epoch(pass);
+                let order = sampler.shard_by_owner(owner).unwrap().epoch(phase);
                 prop_assert_eq!(order.n_steps(), one.len());
                 for (step, whole) in one.iter().enumerate() {
                     let own = whole.seeds.as_nodes().iter().copied().filter(|node| owner(*node) == rank);
@@ -289,9 +289,9 @@ proptest! {
 
 #[test]
 fn owners_do_not_drop_or_pad() {
-    for uneven in [Uneven::Drop, Uneven::Pad] {
+    for uneven in [UnevenShards::Drop, UnevenShards::Pad] {
         let config = ItemSamplerConfig { uneven, ..Default::default() };
-        let error = ItemSampler::new(nodes(9), config).unwrap().by_owner(|_| 0).unwrap_err();
+        let error = ItemSampler::new(nodes(9), config).unwrap().shard_by_owner(|_| 0).unwrap_err();
         assert!(matches!(error, Error::OwnersNeedJoin), "{error}");
     }
 }

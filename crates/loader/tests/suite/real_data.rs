@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use kiln_graph::{Block, EdgeId, NodeId};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeFetch, Pass, Shard};
+use kiln_loader::{
+    ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeBatcher, Phase, Shard,
+};
 use kiln_sample::{Fanout, NeighborSampler};
 
 /// The batches of an epoch, as one rank sees them.
@@ -11,9 +13,9 @@ fn batches(data: &kiln_data::Dataset, batch_size: usize, shard: Shard) -> Vec<Mi
     let config = ItemSamplerConfig { batch_size, seed: 7, shard, ..ItemSamplerConfig::default() };
     let items = ItemSampler::new(data.split.train.to_vec(), config).expect("the configuration is valid");
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(10); 3]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
-    let loader = Loader::new(items, fetch, LoaderConfig::default()).expect("the configuration is valid");
-    let batches: Result<Vec<_>, _> = loader.epoch(Pass::Train { epoch: 1 }).take(2).collect();
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let loader = Loader::new(items, batcher, LoaderConfig::default()).expect("the configuration is valid");
+    let batches: Result<Vec<_>, _> = loader.epoch(Phase::Train { epoch: 1 }).take(2).collect();
     batches.expect("the built-in data should load")
 }
 

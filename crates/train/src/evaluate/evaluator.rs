@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::NodeId;
-use kiln_loader::{Fetch, ItemSampler, Loader, Pass, Shard};
+use kiln_loader::{Batcher, ItemSampler, Loader, Phase, Shard};
 use kiln_nn::LayerWise;
 use rayon::ThreadPool;
 
@@ -70,17 +70,17 @@ impl Evaluator {
         &self,
         trainer: &mut Trainer<NodeClassification<M>>,
         loader: &Loader<F>,
-        pass: Pass,
+        phase: Phase,
     ) -> Result<Counts>
     where
         M: LayerWise + Sync,
-        F: Fetch<Batch = DeviceBatch<NodeInput>>,
+        F: Batcher<Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
         let counts = match self {
-            Self::Sampled => return trainer.evaluate(loader.epoch(pass), |_, _| ()),
+            Self::Sampled => return trainer.evaluate(loader.epoch(phase), |_, _| ()),
             Self::FirstRank { n_batches } => trainer
-                .on_first(|trainer| trainer.evaluate_own(loader.epoch(pass).take(*n_batches), |_, _| ()))?,
+                .on_first(|trainer| trainer.evaluate_own(loader.epoch(phase).take(*n_batches), |_, _| ()))?,
             Self::Exact(exact) => trainer.on_first(|trainer| {
                 let outputs = exact.outputs(trainer)?;
                 Evaluation::count(&outputs, loader.items().items(), &exact.labels)
@@ -97,21 +97,21 @@ impl Evaluator {
         &self,
         trainer: &mut Trainer<NodeClassification<M>>,
         loader: &Loader<F>,
-        pass: Pass,
+        phase: Phase,
     ) -> Result<Evaluation>
     where
         M: LayerWise + Sync,
-        F: Fetch<Batch = DeviceBatch<NodeInput>>,
+        F: Batcher<Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
         let mut evaluation = Evaluation::default();
         let add = |input: &NodeInput, forward: &Forward| evaluation.add(&input.seeds, &input.labels, forward);
         match self {
             Self::Sampled => {
-                trainer.evaluate(loader.epoch(pass), add)?;
+                trainer.evaluate(loader.epoch(phase), add)?;
             }
             Self::FirstRank { .. } => {
-                trainer.on_first(|trainer| trainer.evaluate_own(loader.epoch(pass), add))?;
+                trainer.on_first(|trainer| trainer.evaluate_own(loader.epoch(phase), add))?;
             }
             Self::Exact(exact) => {
                 evaluation = trainer.on_first(|trainer| {
@@ -131,7 +131,7 @@ impl Evaluator {
         }
     }
 
-    fn check<T: Task, F: Fetch>(&self, trainer: &Trainer<T>, loader: &Loader<F>) -> Result<()> {
+    fn check<T: Task, F: Batcher>(&self, trainer: &Trainer<T>, loader: &Loader<F>) -> Result<()> {
         trainer.check_seed(loader.items())?;
         trainer.check_shard(loader.items(), self.shard(trainer))
     }

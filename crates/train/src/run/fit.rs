@@ -1,4 +1,4 @@
-use kiln_loader::{Fetch, Loader, Pass};
+use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
@@ -12,10 +12,10 @@ use crate::step::task::Task;
 use crate::step::trainer::Trainer;
 
 /// The pass of a loader over the validation split: the same samples after every epoch.
-pub const VALIDATION: Pass = Pass::Validation;
+pub const VALIDATION: Phase = Phase::Validation;
 
 /// The pass of a loader over the test split.
-pub const TEST: Pass = Pass::Test;
+pub const TEST: Phase = Phase::Test;
 
 /// How long a run trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub fn fit<T, F>(
 ) -> Result<FitReport>
 where
     T: Task,
-    F: Fetch<Batch = DeviceBatch<T::Input>>,
+    F: Batcher<Batch = DeviceBatch<T::Input>>,
 {
     check(&config, run.n_epochs())?;
     check_start(trainer, train, run)?;
@@ -105,7 +105,7 @@ pub(crate) fn check(config: &FitConfig, n_done: usize) -> Result<()> {
 }
 
 /// Checks that the loader is for this trainer and has steps, and that the trainer is where the run is.
-fn check_start<T: Task, F: Fetch>(trainer: &Trainer<T>, train: &Loader<F>, run: &Run) -> Result<()> {
+fn check_start<T: Task, F: Batcher>(trainer: &Trainer<T>, train: &Loader<F>, run: &Run) -> Result<()> {
     check_items(trainer, train)?;
     let (expected, got) = (run.n_epochs(), trainer.n_epochs());
     match (run.n_steps(), trainer.epoch.n_steps) {
@@ -115,13 +115,13 @@ fn check_start<T: Task, F: Fetch>(trainer: &Trainer<T>, train: &Loader<F>, run: 
 }
 
 /// Checks that the loader is for this trainer and has steps to train on.
-pub(crate) fn check_items<T: Task, F: Fetch>(trainer: &Trainer<T>, train: &Loader<F>) -> Result<()> {
+pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &Trainer<T>, train: &Loader<F>) -> Result<()> {
     trainer.check_items(train.items())?;
     let items = train.items();
     if items.items().is_empty() {
         return Err(Error::EmptySplit { split: "training" });
     }
-    if train.n_steps(trainer.next_pass()) == 0 {
+    if train.n_steps(trainer.next_phase()) == 0 {
         let per_step = items.config().batch_size.saturating_mul(items.config().shard.world_size);
         return Err(Error::NoStep { n_items: items.items().len(), per_step });
     }
@@ -138,9 +138,9 @@ fn train_epoch<T, F>(
 ) -> Result<Option<EpochReport>>
 where
     T: Task,
-    F: Fetch<Batch = DeviceBatch<T::Input>>,
+    F: Batcher<Batch = DeviceBatch<T::Input>>,
 {
-    let mut batches = train.epoch_from(trainer.next_pass(), trainer.epoch.n_steps);
+    let mut batches = train.epoch_from(trainer.next_phase(), trainer.epoch.n_steps);
     while trainer.step(&mut batches, |report| observer.step(report))? {
         let is_due = checkpoint_every.is_some_and(|every| trainer.epoch.n_steps.is_multiple_of(every));
         if is_due || trainer.is_stopping() {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 pub struct RunIdentity {
     /// All settings that the result depends on, by name. The batch of all ranks together is one of them,
     /// the number of ranks is not, where items are shared out by
-    /// [`Uneven::Join`](kiln_loader::Uneven::Join).
+    /// [`UnevenShards::Join`](kiln_loader::UnevenShards::Join).
     pub settings: BTreeMap<String, String>,
     /// Hash of the data.
     pub data_hash: String,

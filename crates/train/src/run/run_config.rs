@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use kiln_loader::{Fetch, Loader, Pass};
+use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
@@ -22,21 +22,21 @@ use crate::step::trainer::Trainer;
 /// writes the results. A run ends early, with a checkpoint, when the flag of [`Trainer::with_stop`] is up.
 ///
 /// ```no_run
-/// # use kiln_loader::{Fetch, Loader};
+/// # use kiln_loader::{Batcher, Loader};
 /// # use kiln_nn::LayerWise;
 /// # use kiln_train::{
 /// #     DeviceBatch, Evaluator, FitConfig, NodeClassification, NodeInput, Outcome, Result, RunConfig, RunDir, Trainer,
 /// # };
-/// # fn example<M: LayerWise + Sync, F: Fetch<Batch = DeviceBatch<NodeInput>>>(
+/// # fn example<M: LayerWise + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
 /// #     trainer: Trainer<NodeClassification<M>>,
 /// #     [train, val, test]: [Loader<F>; 3],
 /// # ) -> Result<()> {
 /// let fit = FitConfig { n_epochs: 20, patience: Some(5), checkpoint_every: None };
 /// let run = RunConfig::new(RunDir::StartOrResume("runs/mine".into()), fit);
 /// let evaluator = Evaluator::Sampled;
-/// let validate = |trainer: &mut Trainer<_>, val: &Loader<F>, pass| evaluator.count(trainer, val, pass);
+/// let validate = |trainer: &mut Trainer<_>, val: &Loader<F>, phase| evaluator.count(trainer, val, phase);
 /// if let Outcome::Trained(best) = run.fit(trainer, &train, &val, validate, &mut ())? {
-///     let tested = best.test(&test, |trainer, test, pass| evaluator.evaluate(trainer, test, pass))?;
+///     let tested = best.test(&test, |trainer, test, phase| evaluator.evaluate(trainer, test, phase))?;
 ///     println!("test accuracy {:.4}", tested.evaluation.metrics().accuracy);
 /// }
 /// # Ok(())
@@ -120,13 +120,13 @@ impl RunConfig {
         mut trainer: Trainer<T>,
         train: &Loader<F>,
         val: &Loader<V>,
-        mut validate: impl FnMut(&mut Trainer<T>, &Loader<V>, Pass) -> Result<Counts>,
+        mut validate: impl FnMut(&mut Trainer<T>, &Loader<V>, Phase) -> Result<Counts>,
         observer: &mut impl Observer,
     ) -> Result<Outcome<T>>
     where
         T: Task,
-        F: Fetch<Batch = DeviceBatch<T::Input>>,
-        V: Fetch,
+        F: Batcher<Batch = DeviceBatch<T::Input>>,
+        V: Batcher,
     {
         fit::check(&self.fit, 0)?;
         fit::check_items(&trainer, train)?;
@@ -179,10 +179,10 @@ impl<T: Task> Trained<T> {
     /// # Errors
     /// [`Error::EmptySplit`] without items to test, [`Error::OtherLoader`], the errors of `test`, of
     /// [`Trainer::check_files`] and of [`Run::finish`].
-    pub fn test<V: Fetch>(
+    pub fn test<V: Batcher>(
         self,
         loader: &Loader<V>,
-        test: impl FnOnce(&mut Trainer<T>, &Loader<V>, Pass) -> Result<Evaluation>,
+        test: impl FnOnce(&mut Trainer<T>, &Loader<V>, Phase) -> Result<Evaluation>,
     ) -> Result<Tested> {
         let Self { mut trainer, run, mut report, title, class_names, started } = self;
         check_split("test", &trainer, loader)?;
@@ -195,7 +195,7 @@ impl<T: Task> Trained<T> {
 }
 
 /// Checks that a split has items, in the order that the trainer's seed gives.
-fn check_split<T: Task, V: Fetch>(
+fn check_split<T: Task, V: Batcher>(
     split: &'static str,
     trainer: &Trainer<T>,
     loader: &Loader<V>,

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::load_on;
-use kiln_loader::{Fetch, FetchError, SeedBatch, StageTimes};
+use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_nn::{Ctx, Mode};
 use kiln_sample::RngKey;
 
@@ -32,38 +32,38 @@ pub trait ToDevice {
     fn to_device(self, device: &Device) -> DeviceBatch<Self::Input>;
 }
 
-/// A [`Fetch`] that copies the batches of another one to a device. The loader's workers do so, and their copies overlap
-/// with the steps. [`Trainer::loader`](crate::Trainer::loader) makes one for the trainer's device.
+/// A [`Batcher`] that copies the batches of another one to a device. The loader's workers do so, and their copies
+/// overlap with the steps. [`Trainer::loader`](crate::Trainer::loader) makes one for the trainer's device.
 #[derive(Debug)]
 pub struct DeviceBatcher<F> {
-    fetch: F,
+    batcher: F,
     device: Device,
 }
 
-impl<F: Fetch> DeviceBatcher<F> {
+impl<F: Batcher> DeviceBatcher<F> {
     /// The same batches on a device.
-    pub fn new(fetch: F, device: &Device) -> Self {
-        Self { fetch, device: device.clone().inner() }
+    pub fn new(batcher: F, device: &Device) -> Self {
+        Self { batcher, device: device.clone().inner() }
     }
 }
 
-impl<F, I> Fetch for DeviceBatcher<F>
+impl<F, I> Batcher for DeviceBatcher<F>
 where
-    F: Fetch<Batch: ToDevice<Input = I>>,
+    F: Batcher<Batch: ToDevice<Input = I>>,
     I: Send + 'static,
 {
     type Batch = DeviceBatch<I>;
     type Scratch = F::Scratch;
 
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut F::Scratch,
         times: &mut StageTimes,
-    ) -> Result<DeviceBatch<I>, FetchError> {
-        let batch = self.fetch.fetch(seeds, scratch, times)?;
+    ) -> Result<DeviceBatch<I>, BatchError> {
+        let batch = self.batcher.batch(seeds, scratch, times)?;
         let start = Instant::now();
-        let mut batch = load_on(&self.device, || batch.to_device(&self.device)).map_err(FetchError::other)?;
+        let mut batch = load_on(&self.device, || batch.to_device(&self.device)).map_err(BatchError::other)?;
         // Bringing rows is the end of gathering them.
         batch.times.gather += start.elapsed();
         Ok(batch)

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use kiln_feature::Labels;
 use kiln_kernels::{DeviceFeatures, DeviceSampler, finish, load_on};
-use kiln_loader::{Fetch, FetchError, SeedBatch, StageTimes};
+use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_sample::Scratch;
 
 use crate::step::batch::DeviceBatch;
@@ -12,47 +12,47 @@ use crate::step::node::NodeInput;
 
 /// Batches for node tasks that are made on a device: it samples the blocks and gathers the input features. The seeds and
 /// their labels come from the host. For the same seeds and keys the batches are those of
-/// [`NodeFetch`](kiln_loader::NodeFetch).
-pub struct DeviceNodeFetch {
+/// [`NodeBatcher`](kiln_loader::NodeBatcher).
+pub struct DeviceNodeBatcher {
     sampler: Arc<DeviceSampler>,
     features: Arc<DeviceFeatures>,
     labels: Arc<Labels>,
 }
 
-impl DeviceNodeFetch {
+impl DeviceNodeBatcher {
     /// Batches from these parts, which are shared with the caller and on the same device.
     pub fn new(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>, labels: Arc<Labels>) -> Self {
         Self { sampler, features, labels }
     }
 }
 
-impl fmt::Debug for DeviceNodeFetch {
+impl fmt::Debug for DeviceNodeBatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceNodeFetch").field("labels", &self.labels.len()).finish_non_exhaustive()
+        f.debug_struct("DeviceNodeBatcher").field("labels", &self.labels.len()).finish_non_exhaustive()
     }
 }
 
-impl Fetch for DeviceNodeFetch {
+impl Batcher for DeviceNodeBatcher {
     type Batch = DeviceBatch<NodeInput>;
     type Scratch = Scratch;
 
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut Scratch,
         times: &mut StageTimes,
-    ) -> Result<DeviceBatch<NodeInput>, FetchError> {
+    ) -> Result<DeviceBatch<NodeInput>, BatchError> {
         let SeedBatch { key, seeds, .. } = seeds;
         let load = || {
             let start = Instant::now();
             let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
             let took = start.elapsed();
             let x = self.features.gather(&sampled.input_nodes)?;
-            finish(&x).map_err(FetchError::other)?;
-            Ok::<_, FetchError>((sampled, x, took))
+            finish(&x).map_err(BatchError::other)?;
+            Ok::<_, BatchError>((sampled, x, took))
         };
         let start = Instant::now();
-        let loaded = load_on(self.sampler.graph().device(), load).map_err(FetchError::other)?;
+        let loaded = load_on(self.sampler.graph().device(), load).map_err(BatchError::other)?;
         let (sampled, x, took) = loaded?;
         times.sample += took;
         // And waiting for the device to have done both.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kiln_graph::NodeId;
-use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Shard, Uneven};
+use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Shard, UnevenShards};
 
 use crate::error::{Error, Result};
 use crate::step::batch::{DeviceBatcher, ToDevice};
@@ -18,7 +18,7 @@ pub struct BatchConfig {
     /// Whether training leaves out a last step that is not full.
     pub drop_last: bool,
     /// What training does with a last step whose items do not divide by the number of ranks.
-    pub uneven: Uneven,
+    pub uneven: UnevenShards,
 }
 
 impl Default for BatchConfig {
@@ -46,22 +46,22 @@ impl<T: Task> Trainer<T> {
     }
 
     /// A loader of the items' batches, which its workers copy to the trainer's device. Batches that a
-    /// [`DeviceNodeFetch`](crate::DeviceNodeFetch) makes there need no copy: they are for [`Loader::new`].
+    /// [`DeviceNodeBatcher`](crate::DeviceNodeBatcher) makes there need no copy: they are for [`Loader::new`].
     ///
     /// # Errors
     /// [`Error::Loader`] for too many workers, and [`Error::OtherLoader`] for items that [`Trainer::items`] has not made.
     pub fn loader<F>(
         &self,
         items: ItemSampler,
-        fetch: F,
+        batcher: F,
         config: LoaderConfig,
     ) -> Result<Loader<DeviceBatcher<F>>>
     where
-        F: Fetch<Batch: ToDevice<Input = T::Input>>,
+        F: Batcher<Batch: ToDevice<Input = T::Input>>,
         T::Input: Send + 'static,
     {
         self.check_seed(&items)?;
-        Ok(Loader::new(items, DeviceBatcher::new(fetch, &self.device), config)?)
+        Ok(Loader::new(items, DeviceBatcher::new(batcher, &self.device), config)?)
     }
 
     /// Checks that items are this rank's share and ordered by the trainer's seed.

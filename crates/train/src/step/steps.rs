@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
-use kiln_loader::{Fetch, Loader};
+use kiln_loader::{Batcher, Loader};
 use kiln_nn::{Ctx, Mode};
 
 use crate::error::{Error, Result};
@@ -41,15 +41,15 @@ impl<T: Task> Trainer<T> {
     /// parameters are then as the last whole step left them (but see [`Trainer::with_read_every`]).
     pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
     where
-        F: Fetch<Batch = DeviceBatch<T::Input>>,
+        F: Batcher<Batch = DeviceBatch<T::Input>>,
     {
         self.check_items(loader.items())?;
-        let batches = loader.epoch_from(self.next_pass(), self.epoch.n_steps);
+        let batches = loader.epoch_from(self.next_phase(), self.epoch.n_steps);
         self.epoch_of(batches, observe)
     }
 
     /// The same on batches of any origin, of which each rank must have equally many: those of
-    /// [`Trainer::next_pass`], where they come from a loader.
+    /// [`Trainer::next_phase`], where they come from a loader.
     ///
     /// # Errors
     /// As [`Trainer::epoch`].

@@ -6,7 +6,7 @@ use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use kiln_comm::Communicator;
 use kiln_kernels::is_processor;
-use kiln_loader::Pass;
+use kiln_loader::Phase;
 use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
@@ -165,8 +165,8 @@ impl<T: Task> Trainer<T> {
     }
 
     /// The pass of a loader over the items of the epoch that is next or under way.
-    pub fn next_pass(&self) -> Pass {
-        Pass::Train { epoch: self.epoch.epoch as u64 }
+    pub fn next_phase(&self) -> Phase {
+        Phase::Train { epoch: self.epoch.epoch as u64 }
     }
 
     /// The communicator of this rank.

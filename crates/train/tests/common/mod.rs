@@ -9,12 +9,12 @@ use kiln_comm::{Communicator, Ranks};
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
 use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
 
-pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
+pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 /// Ranks of one thread each. Whoever waits as long as the deadline has hung, and the test with it.
 pub(crate) fn ranks(n_ranks: usize) -> Ranks {
@@ -50,10 +50,10 @@ pub(crate) fn loader(data: &Dataset, nodes: &[NodeId], global_batch: usize, shar
     let batch_size = global_batch / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let config = LoaderConfig { workers: 0, ..Default::default() };
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
-    Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, config).unwrap()
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
+    Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, config).unwrap()
 }
 
 /// A model with these rates of dropout for the features and between the layers.

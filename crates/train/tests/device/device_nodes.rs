@@ -8,12 +8,12 @@ use kiln_comm::{Communicator, Solo};
 use kiln_data::Dataset;
 use kiln_kernels::testing::{device, read_block, reads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
-use kiln_loader::{Fetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, count_node_accesses};
 use kiln_train::{
-    DeviceBatch, DeviceBatcher, DeviceNodeFetch, EpochReport, NodeClassification, NodeInput, OptimizerConfig,
-    StepReport, Trainer, TrainerConfig, weights_to_bytes,
+    DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, NodeClassification, NodeInput,
+    OptimizerConfig, StepReport, Trainer, TrainerConfig, weights_to_bytes,
 };
 
 use crate::common::{data, nodes, ranks, shard};
@@ -31,18 +31,18 @@ fn items(data: &Dataset, comm: &dyn Communicator) -> ItemSampler {
     ItemSampler::new(seeds, config).unwrap()
 }
 
-fn loader<F: Fetch>(data: &Dataset, comm: &dyn Communicator, fetch: F, workers: usize) -> Loader<F> {
+fn loader<F: Batcher>(data: &Dataset, comm: &dyn Communicator, batcher: F, workers: usize) -> Loader<F> {
     let config = LoaderConfig { workers, ..Default::default() };
-    Loader::new(items(data, comm), fetch, config).unwrap()
+    Loader::new(items(data, comm), batcher, config).unwrap()
 }
 
-fn host_fetch(data: &Dataset) -> NodeFetch<NeighborSampler, dyn kiln_feature::FeatureStore> {
+fn host_fetch(data: &Dataset) -> NodeBatcher<NeighborSampler, dyn kiln_feature::FeatureStore> {
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
-    NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone())
+    NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
 }
 
 /// Made on the device, from a tenth of the rows or all of them.
-fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeFetch {
+fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeBatcher {
     let graph = DeviceGraph::new(data.graph.clone(), device).unwrap();
     let sampler = DeviceSampler::new(graph, FANOUTS);
     let source = data.features.clone();
@@ -55,7 +55,7 @@ fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNo
             DeviceFeatures::hottest(source, &data.graph.out_degrees(), n_bytes, device).unwrap()
         }
     };
-    DeviceNodeFetch::new(sampler.into(), features.into(), data.labels.clone())
+    DeviceNodeBatcher::new(sampler.into(), features.into(), data.labels.clone())
 }
 
 fn sage(data: &Dataset) -> SageConfig {
@@ -81,17 +81,17 @@ fn trainer(
         .unwrap()
 }
 
-fn train<F: Fetch<Batch = DeviceBatch<NodeInput>>>(
+fn train<F: Batcher<Batch = DeviceBatch<NodeInput>>>(
     data: &Dataset,
     comm: Box<dyn Communicator>,
     device: &Device,
-    fetch: F,
+    batcher: F,
     workers: usize,
 ) -> (EpochReport, Vec<u8>) {
-    let loader = loader(data, &*comm, fetch, workers);
+    let loader = loader(data, &*comm, batcher, workers);
     let mut trainer = trainer(data, comm, device);
     let report = trainer.epoch(&loader, |_| ()).unwrap();
-    let counts = trainer.evaluate(loader.epoch(Pass::Validation), |_, _| ()).unwrap();
+    let counts = trainer.evaluate(loader.epoch(Phase::Validation), |_, _| ()).unwrap();
     assert_eq!(counts.total, 305);
     (report, weights_to_bytes(trainer.model()).unwrap())
 }
@@ -108,8 +108,8 @@ fn the_trainer_does_not_know_where_a_batch_was_made() {
     for workers in [0, 1] {
         check("brought by a worker", train(&data, Box::new(Solo), &device, on_host(), workers));
         for has_all_rows in [true, false] {
-            let fetch = device_fetch(&data, &device, has_all_rows);
-            check("made on the device", train(&data, Box::new(Solo), &device, fetch, workers));
+            let batcher = device_fetch(&data, &device, has_all_rows);
+            check("made on the device", train(&data, Box::new(Solo), &device, batcher, workers));
         }
     }
 }
@@ -139,10 +139,10 @@ fn batches_that_a_device_makes_are_those_of_the_host() {
     let (data, device) = (data(400), device());
     let on_host = loader(&data, &Solo, host_fetch(&data), 0);
     let on_device = loader(&data, &Solo, device_fetch(&data, &device, false), 1);
-    let pass = Pass::Train { epoch: 3 };
-    let on_device: Vec<DeviceBatch<NodeInput>> = on_device.epoch(pass).map(Result::unwrap).collect();
-    assert_eq!(on_device.len(), on_host.n_steps(pass));
-    for (got, expected) in on_device.into_iter().zip(on_host.epoch(pass)) {
+    let phase = Phase::Train { epoch: 3 };
+    let on_device: Vec<DeviceBatch<NodeInput>> = on_device.epoch(phase).map(Result::unwrap).collect();
+    assert_eq!(on_device.len(), on_host.n_steps(phase));
+    for (got, expected) in on_device.into_iter().zip(on_host.epoch(phase)) {
         let expected = expected.unwrap();
         let (got, key) = (got.input, got.key);
         assert_eq!(got.blocks.len(), expected.blocks.len());
@@ -162,12 +162,12 @@ fn batches_that_a_device_makes_are_those_of_the_host() {
 fn presampled_rows_are_hit_more_often_than_any() {
     let (data, device) = (data(400), device());
     let loader = loader(&data, &Solo, host_fetch(&data), 0);
-    let order = loader.items().epoch(Pass::Train { epoch: 0 });
+    let order = loader.items().epoch(Phase::Train { epoch: 0 });
     let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
     let counts = count_node_accesses(&sampler, data.graph.n_nodes(), batches).unwrap();
     let n_inputs: u32 = counts.iter().sum();
-    let batches = loader.epoch(Pass::Train { epoch: 0 });
+    let batches = loader.epoch(Phase::Train { epoch: 0 });
     assert_eq!(n_inputs as usize, batches.map(|batch| batch.unwrap().blocks[0].n_src()).sum::<usize>());
     let share = |hotness: &[u32]| {
         let n_bytes = (4 * 400 + 40 * 4 * data.features.dim()) as u64;
@@ -175,9 +175,9 @@ fn presampled_rows_are_hit_more_often_than_any() {
         let features = Arc::new(features);
         let graph = DeviceGraph::new(data.graph.clone(), &device).unwrap();
         let sampler = Arc::new(DeviceSampler::new(graph, FANOUTS));
-        let fetch = DeviceNodeFetch::new(sampler, Arc::clone(&features), data.labels.clone());
-        let loader = Loader::new(items(&data, &Solo), fetch, LoaderConfig::default()).unwrap();
-        loader.epoch(Pass::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
+        let batcher = DeviceNodeBatcher::new(sampler, Arc::clone(&features), data.labels.clone());
+        let loader = Loader::new(items(&data, &Solo), batcher, LoaderConfig::default()).unwrap();
+        loader.epoch(Phase::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
         assert_eq!(features.hit_rate().n_rows, u64::from(n_inputs));
         features.hit_rate().share()
     };
@@ -196,7 +196,7 @@ fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
     let run = |read_every: usize| {
         let loader = loader(&data, &Solo, device_fetch(&data, &device, true), 1);
         let mut trainer = trainer(&data, Box::new(Solo), &device).with_read_every(read_every);
-        let mut batches = loader.epoch(trainer.next_pass());
+        let mut batches = loader.epoch(trainer.next_phase());
         let (mut steps, mut reads, mut more) = (Vec::new(), Vec::new(), true);
         while more {
             let seen = |report: &StepReport| steps.push((report.step, report.counts));

@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor};
 use kiln_comm::{Communicator, Solo};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::CscBuilder;
-use kiln_loader::{GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Pass, Shard};
+use kiln_loader::{GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, Shard};
 use kiln_nn::{Gin, GinConfig};
 use kiln_sample::RngKey;
 use kiln_train::{
@@ -24,7 +24,7 @@ const GLOBAL_BATCH: usize = 8;
 const N_GRAPHS: u32 = 36;
 
 /// Rings of 3 to 9 nodes with the features `[1, position]`; their class says whether they are long.
-fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureStore>>> {
+fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>> {
     let (mut offsets, mut srcs, mut dsts, mut x) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     let n_nodes = |graph: u32| 3 + graph * 5 % 7;
     for graph in 0..N_GRAPHS {
@@ -39,12 +39,13 @@ fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureStore>>> {
     let graph = CscBuilder::new(x.len() / 2).symmetrize().build(&srcs, &dsts).unwrap();
     let labels: Vec<i32> = (0..N_GRAPHS).map(|graph| i32::from(5 < n_nodes(graph))).collect();
     let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(x, 2).unwrap());
-    let fetch = GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)));
+    let batcher =
+        GraphBatcher::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)));
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 3, shard, ..Default::default() };
     let config = LoaderConfig { workers: 1, ..Default::default() };
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
-    Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), fetch, config).unwrap()
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
+    Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), batcher, config).unwrap()
 }
 
 fn trainer(comm: Box<dyn Communicator>) -> Trainer<GraphClassification<Gin>> {
@@ -78,7 +79,7 @@ fn buffers(model: &Gin) -> Vec<f32> {
 fn statistics_alone(rank: usize) -> Vec<f32> {
     let mut trainer = trainer(Box::new(Solo::new()));
     let shard = Shard { rank, world_size: 2 };
-    trainer.epoch_of(loader(shard).epoch(Pass::Train { epoch: 0 }).take(1), |_| ()).unwrap();
+    trainer.epoch_of(loader(shard).epoch(Phase::Train { epoch: 0 }).take(1), |_| ()).unwrap();
     buffers(trainer.model())
 }
 
@@ -87,7 +88,7 @@ fn running_statistics_are_the_first_ranks() {
     let of_ranks = ranks(2).run(|comm| {
         let loader = loader(shard(&*comm));
         let mut trainer = trainer(comm);
-        trainer.epoch_of(loader.epoch(Pass::Train { epoch: 0 }).take(1), |_| ())?;
+        trainer.epoch_of(loader.epoch(Phase::Train { epoch: 0 }).take(1), |_| ())?;
         Ok(buffers(trainer.model()))
     });
     let of_ranks = of_ranks.unwrap();

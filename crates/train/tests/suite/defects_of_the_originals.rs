@@ -111,7 +111,7 @@ fn no_seed_is_dropped_and_all_ranks_are_shuffled_together() {
         let mut seen = Vec::new();
         for _ in 0..4 {
             let mut own = BTreeSet::new();
-            let batches = loader.epoch(trainer.next_pass()).inspect(|batch| {
+            let batches = loader.epoch(trainer.next_phase()).inspect(|batch| {
                 own.extend(batch.as_ref().unwrap().input.seeds.iter().copied());
             });
             trainer.epoch_of(batches, |_| ())?;

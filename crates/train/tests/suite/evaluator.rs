@@ -5,7 +5,7 @@ use kiln_comm::Communicator;
 use kiln_data::Dataset;
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{Loader, LoaderConfig, NodeFetch};
+use kiln_loader::{Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
@@ -19,15 +19,15 @@ use crate::common::{data, ranks, trainer};
 const TOLERANCE: f64 = 1e-4;
 
 type SageTrainer = Trainer<NodeClassification<Sage>>;
-type AllNeighbors = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
+type AllNeighbors = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 /// Batches of 10 nodes a rank with all their neighbours, so that sampled evaluation is exact, too.
 fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &[NodeId]) -> AllNeighbors {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batches = BatchConfig { batch_size: 10, ..BatchConfig::default() };
     let items = evaluator.items(trainer, nodes, batches).unwrap();
-    trainer.loader(items, fetch, LoaderConfig::default()).unwrap()
+    trainer.loader(items, batcher, LoaderConfig::default()).unwrap()
 }
 
 fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {

@@ -10,7 +10,7 @@ use kiln_comm::Solo;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
@@ -19,7 +19,7 @@ use kiln_train::{
     VALIDATION, fit, test_best,
 };
 
-const TRAIN: Pass = Pass::Train { epoch: 0 };
+const TRAIN: Phase = Phase::Train { epoch: 0 };
 
 #[derive(Default)]
 struct Heard {
@@ -50,14 +50,14 @@ fn data() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-type NodeLoader = Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>>;
+type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 fn loader(data: &Dataset, nodes: &[NodeId]) -> NodeLoader {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(5); 2]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 100, seed: 1, ..Default::default() };
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
-    Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
+    Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
 }
 
 type SageTrainer = Trainer<NodeClassification<Sage>>;

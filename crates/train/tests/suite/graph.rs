@@ -13,7 +13,7 @@ use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::DeviceGraphs;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_loader::{
-    Fetch, GraphBatch, GraphFetch, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
+    Batcher, GraphBatch, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
     StageTimes,
 };
 use kiln_nn::{Ctx, Epsilon, GinConfig, GraphModel, Mode, Readout};
@@ -25,7 +25,11 @@ use kiln_train::{
 };
 
 /// Graphs of undirected edges, with one number a node and a class each.
-fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> GraphFetch<dyn FeatureStore> {
+fn batcher(
+    graphs: &[(u32, Vec<(u32, u32)>)],
+    x: Vec<f32>,
+    labels: Vec<i32>,
+) -> GraphBatcher<dyn FeatureStore> {
     let (mut offsets, mut srcs, mut dsts) = (vec![0], Vec::new(), Vec::new());
     for (n_nodes, edges) in graphs {
         let start = offsets[offsets.len() - 1];
@@ -37,12 +41,12 @@ fn fetch(graphs: &[(u32, Vec<(u32, u32)>)], x: Vec<f32>, labels: Vec<i32>) -> Gr
     }
     let graph = CscBuilder::new(x.len()).symmetrize().build(&srcs, &dsts).unwrap();
     let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(x, 1).unwrap());
-    GraphFetch::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)))
+    GraphBatcher::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)))
 }
 
 /// Rings (class 0) and stars (class 1) in turn, of 4 to 12 nodes, whose features are all 1: nothing but the
 /// edges tells them apart.
-fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureStore> {
+fn rings_and_stars(n_graphs: u32) -> GraphBatcher<dyn FeatureStore> {
     let graph = |graph: u32| {
         let n_nodes = 4 + graph * 5 % 9;
         let edge = |node: u32| if graph.is_multiple_of(2) { (node, (node + 1) % n_nodes) } else { (0, node) };
@@ -51,14 +55,17 @@ fn rings_and_stars(n_graphs: u32) -> GraphFetch<dyn FeatureStore> {
     let graphs: Vec<_> = (0..n_graphs).map(graph).collect();
     let n_nodes: u32 = graphs.iter().map(|(n_nodes, _)| n_nodes).sum();
     let labels = (0..n_graphs as i32).map(|graph| graph % 2).collect();
-    fetch(&graphs, vec![1.0; n_nodes as usize], labels)
+    batcher(&graphs, vec![1.0; n_nodes as usize], labels)
 }
 
-fn loader(n_graphs: u32, items: std::ops::Range<u32>) -> Loader<DeviceBatcher<GraphFetch<dyn FeatureStore>>> {
+fn loader(
+    n_graphs: u32,
+    items: std::ops::Range<u32>,
+) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>> {
     let config = ItemSamplerConfig { batch_size: 16, seed: 1, ..Default::default() };
     let items = ItemSampler::new(items.map(NodeId).collect::<Vec<_>>(), config).unwrap();
-    let fetch = DeviceBatcher::new(rings_and_stars(n_graphs), &Device::flex());
-    Loader::new(items, fetch, LoaderConfig::default()).unwrap()
+    let batcher = DeviceBatcher::new(rings_and_stars(n_graphs), &Device::flex());
+    Loader::new(items, batcher, LoaderConfig::default()).unwrap()
 }
 
 /// Adam on the processor, with the seed of [`loader`].
@@ -67,10 +74,10 @@ fn config() -> TrainerConfig {
 }
 
 /// A batch of these graphs.
-fn batch(fetch: &GraphFetch<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch {
+fn batch(batcher: &GraphBatcher<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch {
     let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
-    let seeds = SeedBatch { pass: TEST, step: 0, key: RngKey::new(1), seeds };
-    fetch.fetch(seeds, &mut (), &mut StageTimes::default()).unwrap()
+    let seeds = SeedBatch { phase: TEST, step: 0, key: RngKey::new(1), seeds };
+    batcher.batch(seeds, &mut (), &mut StageTimes::default()).unwrap()
 }
 
 /// A model of this test's own: two factors of the sum of a graph's features.
@@ -86,9 +93,9 @@ impl GraphModel for SumOfFeatures {
 }
 
 /// One node of 1, two of 2, none, and three of which one has -3.
-fn four() -> GraphFetch<dyn FeatureStore> {
+fn four() -> GraphBatcher<dyn FeatureStore> {
     let graphs = [(1, vec![]), (2, vec![(0, 1)]), (0, vec![]), (3, vec![(0, 1), (1, 2)])];
-    fetch(&graphs, vec![1.0, 2.0, 2.0, 1.0, -3.0, 1.0], vec![0, 1, 1, 0])
+    batcher(&graphs, vec![1.0, 2.0, 2.0, 1.0, -3.0, 1.0], vec![0, 1, 1, 0])
 }
 
 fn sum_of_features(device: &Device) -> SumOfFeatures {

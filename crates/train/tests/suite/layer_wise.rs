@@ -16,7 +16,7 @@ use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, values};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeFetch};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
@@ -152,11 +152,11 @@ fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
     let init = |_, device: &Device| Ok(sage(12, device));
     let mut trainer = Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init).unwrap();
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 3]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 17, ..Default::default() };
     let nodes = &data.split.test;
     let items = ItemSampler::new(&nodes[..], items).unwrap();
-    let loader = trainer.loader(items, fetch, LoaderConfig::default()).unwrap();
+    let loader = trainer.loader(items, batcher, LoaderConfig::default()).unwrap();
     let mut sampled = Evaluation::default();
     let visit = |input: &NodeInput, forward: &_| sampled.add(&input.seeds, &input.labels, forward);
     let expected = trainer.evaluate(loader.epoch(TEST), visit).unwrap();

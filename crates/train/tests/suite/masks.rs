@@ -12,7 +12,7 @@ use kiln_comm::Ranks;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
 use kiln_nn::{Aggregate, Ctx, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
@@ -80,15 +80,15 @@ fn data() -> Dataset {
 fn loader(
     data: &Dataset,
     shard: Shard,
-) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>> {
+) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>> {
     // All neighbours: nothing but the masks is random in a step.
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let nodes: Vec<NodeId> = (0..N_NODES as u32).map(NodeId).collect();
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
-    Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
+    Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
 }
 
 /// Two epochs of these ranks, of a model that does not move.

@@ -3,7 +3,7 @@
 
 use burn::tensor::Device;
 use kiln_comm::Solo;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeFetch, Pass, Shard};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher, Phase, Shard};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     BatchConfig, Error, FitConfig, NodeClassification, OptimizerConfig, Run, RunFolder, RunIdentity,
@@ -34,13 +34,13 @@ fn a_trainer_hands_its_seed_and_share_to_its_loaders() {
 fn rejects_a_loader_of_another_seed_or_share() {
     let data = data(100);
     let sampler = || NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-    let fetch = || NodeFetch::new(sampler().into(), data.features.clone(), data.labels.clone());
+    let batcher = || NodeBatcher::new(sampler().into(), data.features.clone(), data.labels.clone());
     let mut trainer = trainer(&data, Box::new(Solo));
     let items = |seed, shard| {
         let config = ItemSamplerConfig { batch_size: 10, seed, shard, ..Default::default() };
         ItemSampler::new(nodes(50), config).unwrap()
     };
-    let error = trainer.loader(items(2, Shard::default()), fetch(), LoaderConfig::default()).unwrap_err();
+    let error = trainer.loader(items(2, Shard::default()), batcher(), LoaderConfig::default()).unwrap_err();
     assert!(error.to_string().contains("of seed 2, expected seed 1"), "{error}");
     let half = Shard { rank: 1, world_size: 2 };
     let error = trainer.epoch(&loader(&data, &nodes(50), 10, half), |_| ()).unwrap_err();
@@ -87,12 +87,12 @@ fn a_trainer_counts_its_epochs() {
     let loader = loader(&data, &nodes(90), 30, Shard::default());
     let (mut counted, mut by_hand) = (trainer(), trainer());
     for epoch in 0..3 {
-        assert_eq!((counted.n_epochs(), counted.next_pass()), (epoch, Pass::Train { epoch: epoch as u64 }));
+        assert_eq!((counted.n_epochs(), counted.next_phase()), (epoch, Phase::Train { epoch: epoch as u64 }));
         counted.epoch(&loader, |_| ()).unwrap();
-        by_hand.epoch_of(loader.epoch(Pass::Train { epoch: epoch as u64 }), |_| ()).unwrap();
+        by_hand.epoch_of(loader.epoch(Phase::Train { epoch: epoch as u64 }), |_| ()).unwrap();
     }
     assert_eq!(weights_to_bytes(counted.model()).unwrap(), weights_to_bytes(by_hand.model()).unwrap());
-    assert_eq!(trainer().with_epoch(5).next_pass(), Pass::Train { epoch: 5 });
+    assert_eq!(trainer().with_epoch(5).next_phase(), Phase::Train { epoch: 5 });
 }
 
 /// An epoch of which some steps were done by hand goes on where it is.
@@ -103,7 +103,7 @@ fn an_epoch_under_way_goes_on() {
     let mut whole = trainer(&data, Box::new(Solo));
     let expected = whole.epoch(&loader, |_| ()).unwrap();
     let mut parted = trainer(&data, Box::new(Solo));
-    let mut batches = loader.epoch(parted.next_pass());
+    let mut batches = loader.epoch(parted.next_phase());
     assert!(parted.step(&mut batches, |_| ()).unwrap());
     drop(batches);
     let report = parted.epoch(&loader, |_| ()).unwrap();

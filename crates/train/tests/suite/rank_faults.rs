@@ -10,7 +10,7 @@ use burn::tensor::Tensor;
 use kiln_comm::{Failure, RankError};
 use kiln_feature::FeatureStore;
 use kiln_loader::{
-    Fetch, FetchError, ItemSampler, LoaderConfig, MiniBatch, NodeFetch, SeedBatch, StageTimes,
+    BatchError, Batcher, ItemSampler, LoaderConfig, MiniBatch, NodeBatcher, SeedBatch, StageTimes,
 };
 use kiln_nn::{Ctx, Sage};
 use kiln_sample::{NeighborSampler, Scratch};
@@ -95,23 +95,23 @@ fn check(told: &Told) {
 }
 
 /// Makes batches for nodes, and panics at that step if there is one.
-struct PanickingFetch {
-    fetch: NodeFetch<NeighborSampler, dyn FeatureStore>,
+struct PanickingBatcher {
+    batcher: NodeBatcher<NeighborSampler, dyn FeatureStore>,
     at_step: Option<usize>,
 }
 
-impl Fetch for PanickingFetch {
+impl Batcher for PanickingBatcher {
     type Batch = MiniBatch;
     type Scratch = Scratch;
 
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut Scratch,
         times: &mut StageTimes,
-    ) -> Result<MiniBatch, FetchError> {
+    ) -> Result<MiniBatch, BatchError> {
         assert_ne!(Some(seeds.step), self.at_step, "the shelf is empty");
-        self.fetch.fetch(seeds, scratch, times)
+        self.batcher.batch(seeds, scratch, times)
     }
 
     fn n_bytes(batch: &MiniBatch) -> usize {
@@ -127,13 +127,13 @@ fn a_panic_of_one_ranks_loader_ends_all_with_its_name() {
         let outcome = ranks(3).run(|comm| {
             let shard = shard(&*comm);
             let sampler = NeighborSampler::new(data.graph.clone(), [kiln_sample::Fanout::UpTo(3); 2]);
-            let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
-            let fetch = PanickingFetch { fetch, at_step: (shard.rank == 2).then_some(5) };
+            let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+            let batcher = PanickingBatcher { batcher, at_step: (shard.rank == 2).then_some(5) };
             let items =
                 kiln_loader::ItemSamplerConfig { batch_size: 10, seed: 1, shard, ..Default::default() };
             let config = LoaderConfig { workers, ..Default::default() };
             let mut trainer = trainer(&data, comm);
-            let loader = trainer.loader(ItemSampler::new(nodes(400), items)?, fetch, config)?;
+            let loader = trainer.loader(ItemSampler::new(nodes(400), items)?, batcher, config)?;
             let error = trainer.epoch(&loader, |_| ()).unwrap_err();
             others.lock().unwrap().push((shard.rank, error.to_string()));
             Err::<(), _>(error.into())

@@ -11,7 +11,7 @@ use burn::tensor::Tensor;
 use kiln_comm::{Communicator, Solo};
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
-use kiln_loader::{Pass, Shard};
+use kiln_loader::{Phase, Shard};
 use kiln_nn::{Ctx, Mode, Sage};
 use kiln_train::{
     BucketSync, DeviceBatch, DeviceSync, GradientSync, NodeClassification, NodeInput, Task, Trainer, Weight,
@@ -20,7 +20,7 @@ use kiln_train::{
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
-const TRAIN: Pass = Pass::Train { epoch: 0 };
+const TRAIN: Phase = Phase::Train { epoch: 0 };
 
 /// Seeds of all ranks in a step: 1 x 4096, 2 x 2048, 4 x 1024.
 const GLOBAL_BATCH: usize = 4096;
@@ -176,7 +176,7 @@ fn train(n_ranks: usize, data: &Dataset, seeds: &[NodeId], batch: usize) -> Vec<
         let mut visited = Vec::new();
         for _ in 0..3 {
             let mut seen = Vec::new();
-            let batches = loader.epoch(trainer.next_pass()).inspect(|batch| {
+            let batches = loader.epoch(trainer.next_phase()).inspect(|batch| {
                 seen.extend_from_slice(&batch.as_ref().unwrap().input.seeds);
             });
             let report = trainer.epoch_of(batches, |_| ())?;

@@ -11,7 +11,7 @@ use kiln_comm::Ranks;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Shard};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
@@ -47,14 +47,14 @@ fn loader(
     data: &Dataset,
     nodes: &[NodeId],
     shard: Shard,
-) -> Loader<DeviceBatcher<NodeFetch<NeighborSampler, dyn FeatureStore>>> {
+) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>> {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-    let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
+    let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;
     let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
     let config = LoaderConfig { workers: 1, ..Default::default() };
-    let fetch = DeviceBatcher::new(fetch, &Device::flex());
-    Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, config).unwrap()
+    let batcher = DeviceBatcher::new(batcher, &Device::flex());
+    Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, config).unwrap()
 }
 
 /// Panics after so many steps.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kiln_comm::Communicator;
 use kiln_graph::NodeId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeFetch, Pass, Shard};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase, Shard};
 use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
@@ -46,8 +46,8 @@ impl Observer for Watch {
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
 }
 
-fn validate(trainer: &mut SageTrainer, val: &NodeLoader, pass: Pass) -> kiln_train::Result<Counts> {
-    Evaluator::Sampled.count(trainer, val, pass)
+fn validate(trainer: &mut SageTrainer, val: &NodeLoader, phase: Phase) -> kiln_train::Result<Counts> {
+    Evaluator::Sampled.count(trainer, val, phase)
 }
 
 /// The tested model with its weights, and what the run was resumed from.
@@ -70,7 +70,7 @@ fn run(folder: &Path, comm: Box<dyn Communicator>, steps_left: Option<usize>) ->
             let weights = weights_to_bytes(best.model())?;
             assert_eq!((best.report().n_epochs, best.run().n_epochs()), (2, 2));
             let test =
-                best.test(&test, |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass));
+                best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
             Some((test?, weights))
         }
     };
@@ -128,9 +128,9 @@ fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: I
     let trainer = trainer(&data, Box::new(kiln_comm::Solo));
     let [train, val] = splits.map(|nodes| {
         let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
-        let fetch = NodeFetch::new(sampler.into(), data.features.clone(), data.labels.clone());
-        let fetch = DeviceBatcher::new(fetch, trainer.device());
-        Loader::new(ItemSampler::new(nodes, items).unwrap(), fetch, LoaderConfig::default()).unwrap()
+        let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
+        let batcher = DeviceBatcher::new(batcher, trainer.device());
+        Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
     });
     let mut config = config(&path, 2);
     change(&mut config);
@@ -187,7 +187,7 @@ fn rejects_a_test_split_without_nodes() {
     let trainer = trainer(&data, Box::new(kiln_comm::Solo));
     let outcome = config(folder.path(), 1).fit(trainer, &train, &val, validate, &mut ()).unwrap();
     let Outcome::Trained(best) = outcome else { panic!("nothing stops the run") };
-    let tested = best.test(&test, |trainer, test, pass| Evaluator::Sampled.evaluate(trainer, test, pass));
+    let tested = best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
     assert!(matches!(tested, Err(Error::EmptySplit { split: "test" })));
 }
 

@@ -10,7 +10,7 @@ use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_comm::{Communicator, Ranks, Solo};
-use kiln_loader::{FetchError, StageTimes};
+use kiln_loader::{BatchError, StageTimes};
 use kiln_nn::{Ctx, Mode};
 use kiln_sample::RngKey;
 use kiln_train::{
@@ -267,7 +267,7 @@ fn an_evaluation_whose_loss_is_no_number_is_an_error() {
 #[test]
 fn losses_that_are_read_later_end_the_epoch_then() {
     let bad = || batch(vec![([f32::NAN, 0.0], 1.0)]);
-    let failed = || Err(kiln_loader::Error::Fetch { step: 3, source: FetchError::other("no file") });
+    let failed = || Err(kiln_loader::Error::Batch { step: 3, source: BatchError::other("no file") });
     let told = |batches: Vec<kiln_loader::Result<_>>, read_every: usize| {
         let mut trainer = trainer(Box::new(Solo)).with_read_every(read_every);
         let mut steps = Vec::new();

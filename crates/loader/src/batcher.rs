@@ -6,14 +6,14 @@ use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{Block, LocalId};
 use kiln_sample::{FrontierSampler, RngKey, Scratch, Seeds};
 
-use crate::{FetchError, SeedBatch, StageTimes};
+use crate::{BatchError, SeedBatch, StageTimes};
 
-/// What makes a batch of its seeds: the part of a [`Loader`](crate::Loader) that depends on the task.
+/// Makes a batch of its seeds: the part of a [`Loader`](crate::Loader) that depends on the task.
 ///
 /// It must be a pure function of the seeds and their key: the loader calls it in any thread and, for
 /// different steps, in any order. It must not wait for the thread that takes the batches, nor for a thread
 /// pool that this thread belongs to.
-pub trait Fetch: Send + Sync + 'static {
+pub trait Batcher: Send + Sync + 'static {
     /// What comes out of the loader.
     type Batch: Send + 'static;
 
@@ -26,39 +26,39 @@ pub trait Fetch: Send + Sync + 'static {
     /// # Errors
     /// Whatever goes wrong: it reaches the loader's caller at this step and ends the epoch. A panic does
     /// the same.
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut Self::Scratch,
         times: &mut StageTimes,
-    ) -> Result<Self::Batch, FetchError>;
+    ) -> Result<Self::Batch, BatchError>;
 
     /// Bytes that a finished batch holds, for the bound on the loader's queue.
     fn n_bytes(batch: &Self::Batch) -> usize;
 }
 
-/// Batches for node tasks: samples blocks, gathers the input features and the seeds' labels.
+/// A batcher for node tasks: samples blocks, gathers the input features and the seeds' labels.
 ///
 /// In training each block but the first carries its transposed block, made here, in the loader's worker, where the
 /// backward pass would otherwise make it. The first block's input is usually features, which get no gradient. Where
 /// something before its aggregation learns (a layer that projects wide features first), its transposed block is made in
 /// the backward pass.
-pub struct NodeFetch<S: ?Sized, F: ?Sized> {
+pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
     labels: Arc<Labels>,
 }
 
-impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeFetch<S, F> {
+impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
     /// Batches from these parts, which are shared with the caller.
     pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
         Self { sampler, features, labels }
     }
 }
 
-impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeFetch<S, F> {
+impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeFetch").field("labels", &self.labels.len()).finish_non_exhaustive()
+        f.debug_struct("NodeBatcher").field("labels", &self.labels.len()).finish_non_exhaustive()
     }
 }
 
@@ -98,7 +98,7 @@ impl MiniBatch {
     }
 }
 
-impl<S, F> Fetch for NodeFetch<S, F>
+impl<S, F> Batcher for NodeBatcher<S, F>
 where
     S: FrontierSampler + ?Sized + 'static,
     F: FeatureStore + ?Sized + 'static,
@@ -106,16 +106,16 @@ where
     type Batch = MiniBatch;
     type Scratch = Scratch;
 
-    fn fetch(
+    fn batch(
         &self,
         seeds: SeedBatch,
         scratch: &mut Scratch,
         times: &mut StageTimes,
-    ) -> Result<MiniBatch, FetchError> {
-        let SeedBatch { pass, step, key, seeds } = seeds;
+    ) -> Result<MiniBatch, BatchError> {
+        let SeedBatch { phase, step, key, seeds } = seeds;
         let start = Instant::now();
         let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
-        if pass.is_training() {
+        if phase.is_training() {
             sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
         }
         let sampled_at = Instant::now();
