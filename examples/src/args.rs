@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
 use kiln_comm::Ranks;
-use kiln_data::{Dataset, Kind, synthetic};
+use kiln_data::{Dataset, DatasetFormat, synthetic};
 use kiln_graph::Csc;
 use kiln_nn::{Aggregate, GcnConfig, SageConfig};
 use kiln_sample::Fanout;
@@ -134,7 +134,7 @@ impl DataArgs {
     /// What the data crate says.
     pub fn hash(&self, data: &Dataset) -> anyhow::Result<String> {
         match &self.data {
-            DataSource::Path(path) if kiln_data::recognize(path)? == Kind::Kiln => {
+            DataSource::Path(path) if kiln_data::detect_format(path)? == DatasetFormat::Kiln => {
                 Ok(kiln_data::format::hash(path)?)
             }
             _ => Ok(data.hash()?),
@@ -159,12 +159,12 @@ impl DataArgs {
             }
             DataSource::Path(path) => {
                 let started = Instant::now();
-                let kind = kiln_data::recognize(path)?;
+                let kind = kiln_data::detect_format(path)?;
                 let mut data = kiln_data::open(path)?;
                 let ms = started.elapsed().as_secs_f64() * 1e3;
                 say(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
                 // The other kinds' readers have read the split; kiln's own form opens in constant time.
-                if kind == Kind::Kiln {
+                if kind == DatasetFormat::Kiln {
                     data.notes = data.check_split().context("checking the split")?;
                 }
                 data

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
-use kiln_data::{GraphDataset, Kind};
+use kiln_data::{DatasetFormat, GraphDataset};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{GraphBatcher, Loader};
@@ -91,10 +91,10 @@ impl GraphArgs {
             return kiln_data::mutag().context("loading mutag");
         };
         let started = Instant::now();
-        let kind = kiln_data::recognize(path)?;
+        let kind = kiln_data::detect_format(path)?;
         let set = match kind {
-            Kind::Gin => kiln_data::gin::read(path)?,
-            Kind::Tu => kiln_data::tu::read(path)?,
+            DatasetFormat::Gin => kiln_data::gin::read(path)?,
+            DatasetFormat::Tu => kiln_data::tu::read(path)?,
             _ => bail!("{} is {kind}: expected a set of graphs", path.display()),
         };
         let ms = started.elapsed().as_secs_f64() * 1e3;

@@ -7,7 +7,7 @@ use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
 
 use crate::dataset::{Dataset, Split, symmetrized};
 use crate::error::{BuildError, Result};
-use crate::names::Names;
+use crate::node_names::NodeNames;
 
 /// Builds a [`Dataset`] from a program's own arrays.
 ///
@@ -39,7 +39,7 @@ pub struct DatasetBuilder<'a> {
     features: Option<Features>,
     labels: Option<Labels>,
     split: Option<Split>,
-    node_names: Names,
+    node_names: NodeNames,
     class_names: Vec<String>,
     edge_type_names: Vec<String>,
 }
@@ -71,7 +71,7 @@ impl Dataset {
             features: None,
             labels: None,
             split: None,
-            node_names: Names::default(),
+            node_names: NodeNames::default(),
             class_names: Vec::new(),
             edge_type_names: Vec::new(),
         }
@@ -136,7 +136,7 @@ impl<'a> DatasetBuilder<'a> {
 
     /// Sets the nodes' names, one per node.
     pub fn node_names<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Self {
-        Self { node_names: Names::new(names), ..self }
+        Self { node_names: NodeNames::new(names), ..self }
     }
 
     /// Sets the classes' names, one per class.

@@ -8,7 +8,7 @@ use kiln_store::Error as StoreError;
 use kiln_store::paths::find;
 
 use crate::limits::bad_dim;
-use crate::{Dataset, Error, Names, Note, Result, Split};
+use crate::{Dataset, Error, NodeNames, Note, Result, Split};
 
 /// Elements that are gathered in one go, unless a single row has more.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
@@ -250,7 +250,7 @@ pub(crate) fn for_each_rows(
     Ok(())
 }
 
-fn check_names(names: &Names, place: Place<'_>) -> Result<()> {
+fn check_names(names: &NodeNames, place: Place<'_>) -> Result<()> {
     let (mut start, n_bytes, n_names) = (0, names.text().len() as u64, names.len());
     for (node, &end) in names.ends().iter().enumerate() {
         if names.get(NodeId(node as u32)).is_none() {

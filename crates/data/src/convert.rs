@@ -5,7 +5,7 @@
 //! the byte.
 //!
 //! # Memory
-//! The heap holds at most [`Options::memory_bytes`]:
+//! The heap holds at most [`ConvertOptions::memory_bytes`]:
 //!
 //! | what | bytes |
 //! |---|---|
@@ -42,7 +42,7 @@ use crate::limits::{MEMORY_BYTES, check_node_count};
 use crate::readers::name_of;
 use crate::readers::npy::note_left_aside;
 use crate::readers::stored::Stored;
-use crate::{Error, Kind, Note, Result, format, graphbolt, ogb, recognize};
+use crate::{DatasetFormat, Error, Note, Result, detect_format, format, graphbolt, ogb};
 
 pub use kiln_store::parse_bytes;
 
@@ -51,9 +51,9 @@ pub use crate::edges::{EdgeChunk, EdgeData, EdgeSource};
 /// Most bucket files that are open at a time.
 const MOST_OPEN_FILES: u64 = 256;
 
-/// What to make of an edge list, and the memory that it may take.
+/// The options of a conversion: the graph to make of an edge list, and the memory that it may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct ConvertOptions {
     /// The most bytes of heap; see [the table](self).
     pub memory_bytes: u64,
     /// Number of nodes; `None` for the number of labels or feature rows, and where there are none, one more
@@ -67,7 +67,7 @@ pub struct Options {
     pub self_loops: SelfLoops,
 }
 
-impl Default for Options {
+impl Default for ConvertOptions {
     /// 1 GiB, and the edges as they are.
     fn default() -> Self {
         Self {
@@ -80,9 +80,9 @@ impl Default for Options {
     }
 }
 
-/// What a conversion did.
+/// The report of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Converted {
+pub struct ConvertReport {
     /// Number of nodes.
     pub n_nodes: usize,
     /// Number of edges that were read.
@@ -127,14 +127,18 @@ pub struct Converted {
 /// graphs to classify; [`kiln_store::Error::BadValue`], [`kiln_store::Error::BadLine`], [`kiln_store::Error::Npy`], [`kiln_store::Error::Inconsistent`],
 /// [`kiln_store::Error::Metadata`], [`Error::Unsupported`], [`kiln_store::Error::HashMismatch`] and [`kiln_store::Error::Io`] for what is wrong in
 /// it. Nothing is left behind.
-pub fn convert(input: impl AsRef<Path>, out: impl AsRef<Path>, options: &Options) -> Result<Converted> {
+pub fn convert(
+    input: impl AsRef<Path>,
+    out: impl AsRef<Path>,
+    options: &ConvertOptions,
+) -> Result<ConvertReport> {
     let (input, out) = (input.as_ref(), out.as_ref());
-    match recognize(input) {
-        Ok(Kind::GraphBolt) => return convert_stored(input, graphbolt::read, out, options),
-        Ok(Kind::Ogb) => return convert_stored(input, ogb::read, out, options),
-        Ok(kind @ (Kind::Tu | Kind::Gin)) => return Err(kind.of_graphs(input)),
+    match detect_format(input) {
+        Ok(DatasetFormat::GraphBolt) => return convert_stored(input, graphbolt::read, out, options),
+        Ok(DatasetFormat::Ogb) => return convert_stored(input, ogb::read, out, options),
+        Ok(kind @ (DatasetFormat::Tu | DatasetFormat::Gin)) => return Err(kind.of_graphs(input)),
         // What is no data set may be edges alone.
-        Ok(Kind::Kiln | Kind::Npy) | Err(_) => {}
+        Ok(DatasetFormat::Kiln | DatasetFormat::Npy) | Err(_) => {}
     }
     let about = std::fs::metadata(input).map_err(io_error(input))?;
     if !about.is_dir() {
@@ -174,8 +178,8 @@ fn convert_stored(
     folder: &Path,
     read: impl Fn(&Path) -> Result<Stored>,
     out: &Path,
-    options: &Options,
-) -> Result<Converted> {
+    options: &ConvertOptions,
+) -> Result<ConvertReport> {
     let mut set = FolderWriter::create(out)?;
     let Stored { name, labels, split, features, edges, mut notes } = read(folder)?;
     // That an array is converted on the way to the disk is no news.
@@ -194,7 +198,7 @@ fn convert_stored(
     check_memory(&edges.source, budget_bytes)?;
     format::write_labels(&mut set, &labels, &split)?;
     drop((labels, split));
-    let options = Options { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };
+    let options = ConvertOptions { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };
     let list = edges.open()?;
     let written = write_csc(&list, list.heap_bytes(), n_nodes, &options, &mut set)?;
     drop(list);
@@ -212,15 +216,15 @@ pub fn write_graph(
     n_nodes: usize,
     name: &str,
     out: impl AsRef<Path>,
-    options: &Options,
-) -> Result<Converted> {
+    options: &ConvertOptions,
+) -> Result<ConvertReport> {
     let mut set = FolderWriter::create(out.as_ref())?;
     check_node_count(n_nodes)?;
     let written = write_csc(source, 0, n_nodes, options, &mut set)?;
     commit(set, name.to_owned(), n_nodes, written, Sizes::default(), Vec::new())
 }
 
-impl Options {
+impl ConvertOptions {
     /// Whether nothing is asked of the edges.
     fn keeps_edges(&self) -> bool {
         *self == Self { memory_bytes: self.memory_bytes, ..Self::default() }
@@ -228,7 +232,7 @@ impl Options {
 }
 
 /// The number of nodes of an edge list, of which `n_rows` have labels or features.
-fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &Options) -> Result<usize> {
+fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &ConvertOptions) -> Result<usize> {
     let n_nodes = match options.n_nodes.or(n_rows) {
         Some(n_nodes) => n_nodes,
         None => list.count_nodes()?,
@@ -251,7 +255,7 @@ fn commit(
     written: Written,
     sizes: Sizes,
     notes: Vec<Note>,
-) -> Result<Converted> {
+) -> Result<ConvertReport> {
     let manifest = Manifest {
         format: manifest::VERSION,
         name,
@@ -268,7 +272,7 @@ fn commit(
     Ok(converted(n_nodes, written, notes))
 }
 
-fn converted(n_nodes: usize, written: Written, notes: Vec<Note>) -> Converted {
+fn converted(n_nodes: usize, written: Written, notes: Vec<Note>) -> ConvertReport {
     let Written { n_coo_edges, n_edges, n_buckets, n_readings } = written;
-    Converted { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes }
+    ConvertReport { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes }
 }

@@ -8,7 +8,7 @@ use kiln_store::Error as StoreError;
 use crate::check::{Place, check_split, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
-use crate::{Names, Note, Result};
+use crate::{NodeNames, Note, Result};
 
 /// A graph with all that node classification needs. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Dataset {
     /// Which labelled nodes to train and to judge on.
     pub split: Split,
     /// The nodes' names; empty for sets whose nodes have none.
-    pub names: Arc<Names>,
+    pub names: Arc<NodeNames>,
     /// The classes' names, by class.
     pub class_names: Vec<String>,
     /// The edge types' names, by type; empty for graphs without edge types.

@@ -31,7 +31,7 @@ use crate::graph_folder::{class_names_to_write, push_rows, read_graph, row_eleme
 use crate::{Dataset, Result, Split};
 
 pub(crate) use self::copy::copy;
-pub use self::verify::{Verified, verify};
+pub use self::verify::{VerifyReport, verify};
 
 /// Opens a set in kiln's form, in a time that does not depend on its size: the manifest and the headers of
 /// the arrays are read, the arrays are mapped.

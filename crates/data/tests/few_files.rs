@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kiln_data::convert::{Converted, Options, convert};
+use kiln_data::convert::{ConvertOptions, ConvertReport, convert};
 use kiln_store::npy;
 
 use common::{contents, numbers};
@@ -16,9 +16,9 @@ use common::{contents, numbers};
 const FOLDER: &str = "KILN_TEST_FEW_FILES";
 
 /// Enough memory for the buffers of 64 files, and few enough for more than 40 buckets.
-fn convert_in_many_buckets(folder: &Path, out: &str) -> Converted {
+fn convert_in_many_buckets(folder: &Path, out: &str) -> ConvertReport {
     let memory_bytes = 499_712 + 8 * 1000 + (64 << 12);
-    let options = Options { memory_bytes, n_nodes: Some(1000), ..Options::default() };
+    let options = ConvertOptions { memory_bytes, n_nodes: Some(1000), ..ConvertOptions::default() };
     convert(folder.join("edges.npy"), folder.join(out), &options).unwrap()
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kiln_data::convert::{Options, convert};
+use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{Dataset, Error, Split, format, open_within};
 use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{CscBuilder, NodeId};
@@ -43,8 +43,9 @@ fn check_conversion(root: &Path) {
     let (n_nodes, n_edges) = (200_000, 2_700_000);
     let file_bytes = write_edges(&input.join("edges.npy"), n_nodes, n_edges);
     assert!(4 * BUDGET <= file_bytes);
-    let mut options = Options { memory_bytes: BUDGET as u64, n_nodes: Some(200_000), ..Options::default() };
-    let check = |name: &str, options: &Options| {
+    let mut options =
+        ConvertOptions { memory_bytes: BUDGET as u64, n_nodes: Some(200_000), ..ConvertOptions::default() };
+    let check = |name: &str, options: &ConvertOptions| {
         let mut n_buckets = 0;
         let peak = peak_bytes(|| n_buckets = convert(&input, root.join(name), options).unwrap().n_buckets);
         println!("{name}: {peak} bytes at the peak, {n_buckets} buckets");
@@ -79,7 +80,7 @@ fn check_text(root: &Path) {
         put(&format!("split/any/{name}.csv"), lines(n_nodes / 3, &|i| (3 * i + part).to_string()));
     }
     assert!(2 * BUDGET < 8 * n_edges && 8 * BUDGET < 4 * dim * n_nodes);
-    let options = Options { memory_bytes: BUDGET as u64, ..Options::default() };
+    let options = ConvertOptions { memory_bytes: BUDGET as u64, ..ConvertOptions::default() };
     let mut n_buckets = 0;
     let (input, out) = (root.join("ogbn_products"), root.join("text"));
     let peak = peak_bytes(|| n_buckets = convert(&input, out, &options).unwrap().n_buckets);
@@ -104,7 +105,7 @@ fn check_labels(root: &Path) {
         put(name, npy::write(&[node], &[1]));
     }
     drop(labels);
-    let options = Options { memory_bytes: BUDGET as u64, ..Options::default() };
+    let options = ConvertOptions { memory_bytes: BUDGET as u64, ..ConvertOptions::default() };
     let peak = peak_bytes(|| drop(convert(&input, root.join("classes"), &options).unwrap()));
     println!("labels: {peak} bytes at the peak");
     assert!(peak <= BUDGET + BUDGET / 10, "{peak} bytes at the peak, {BUDGET} are allowed");

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use kiln_data::convert::{self, Converted, Options};
-use kiln_data::format::{self, Verified};
+use kiln_data::convert::{self, ConvertOptions, ConvertReport};
+use kiln_data::format::{self, VerifyReport};
 use kiln_graph::{Duplicates, SelfLoops};
 
 /// Arguments of `cargo xtask data convert`.
@@ -74,7 +74,7 @@ pub(super) fn run_convert(args: &ConvertArgs) -> Result<()> {
 /// Verifies, and says what was found.
 pub(super) fn run_verify(args: &VerifyArgs) -> Result<()> {
     let start = Instant::now();
-    let Verified { n_nodes, n_edges, n_hashed, notes } = format::verify(&args.folder)?;
+    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = format::verify(&args.folder)?;
     for note in &notes {
         println!("note: {note}");
     }
@@ -87,8 +87,8 @@ pub(super) fn run_verify(args: &VerifyArgs) -> Result<()> {
     Ok(())
 }
 
-fn options(args: &ConvertArgs) -> Options {
-    Options {
+fn options(args: &ConvertArgs) -> ConvertOptions {
+    ConvertOptions {
         memory_bytes: args.memory,
         n_nodes: args.nodes,
         symmetrize: args.symmetrize,
@@ -105,8 +105,8 @@ fn options(args: &ConvertArgs) -> Options {
 }
 
 /// What a conversion did, a line each.
-fn report(converted: &Converted) -> String {
-    let Converted { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes } = converted;
+fn report(converted: &ConvertReport) -> String {
+    let ConvertReport { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes } = converted;
     let mut text = String::new();
     let mut line = |said: String| writeln!(text, "{said}").expect("a string takes text");
     for note in notes {
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn the_command_line_says_what_to_do_with_edges() {
         let default = options(&parse(&["a", "--out", "b"]).unwrap());
-        assert_eq!(default, Options::default());
+        assert_eq!(default, ConvertOptions::default());
         let args = "a --out b --memory 1MiB --nodes 7 --symmetrize --duplicates remove --self-loops add";
         let all = options(&parse(&args.split(' ').collect::<Vec<_>>()).unwrap());
-        let expected = Options {
+        let expected = ConvertOptions {
             memory_bytes: 1 << 20,
             n_nodes: Some(7),
             symmetrize: true,
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_report_says_how_the_edges_were_sorted() {
-        let converted = Converted {
+        let converted = ConvertReport {
             n_nodes: 4,
             n_coo_edges: 5,
             n_edges: 10,
@@ -215,9 +215,9 @@ mod tests {
         };
         let sorted = "4 nodes, 10 edges of a list of 5, sorted in 3 parts, read 2 times\n";
         assert_eq!(report(&converted), format!("note: a header\n{sorted}"));
-        let copied = Converted { n_buckets: 0, n_readings: 0, notes: Vec::new(), ..converted };
+        let copied = ConvertReport { n_buckets: 0, n_readings: 0, notes: Vec::new(), ..converted };
         assert_eq!(report(&copied), "4 nodes, 10 edges, copied as they are\n");
-        let empty = report(&Converted { n_nodes: 0, n_edges: 0, n_readings: 1, ..copied });
+        let empty = report(&ConvertReport { n_nodes: 0, n_edges: 0, n_readings: 1, ..copied });
         assert_eq!(empty, "0 nodes, 0 edges: the list is empty\n");
     }
 }

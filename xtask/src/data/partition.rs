@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use kiln_data::{Dataset, Kind, format};
+use kiln_data::{Dataset, DatasetFormat, format};
 use kiln_partition::{
     CacheConfig, Method, Origin, PartitionBook, Quality, Written, assign, part_folder, write_parts,
 };
@@ -99,8 +99,8 @@ fn open(args: &PartitionArgs) -> Result<(Dataset, String)> {
         let hash = data.hash()?;
         return Ok((data, hash));
     }
-    let hash = match kiln_data::recognize(&args.source) {
-        Ok(Kind::Kiln) => format::hash(&args.source)?,
+    let hash = match kiln_data::detect_format(&args.source) {
+        Ok(DatasetFormat::Kiln) => format::hash(&args.source)?,
         _ => data.hash()?,
     };
     Ok((data, hash))

@@ -11,7 +11,9 @@ mod folder;
 use std::path::Path;
 
 use half::f16;
-use kiln_data::{Dataset, Error, GraphDataset, Result, convert, format, gin, graphbolt, ogb, recognize, tu};
+use kiln_data::{
+    Dataset, Error, GraphDataset, Result, convert, detect_format, format, gin, graphbolt, ogb, tu,
+};
 use kiln_store::npy::{self, DType, Element, Header};
 
 /// One target: its name, which is that of its folder of the corpus, and what it runs on an input. The second
@@ -135,7 +137,7 @@ fn edge_list(input: &[u8], walk: Walk) -> bool {
             return opened;
         }
         let out = folder.with_file_name("converted");
-        let options = convert::Options { memory_bytes: MEMORY_BYTES, ..Default::default() };
+        let options = convert::ConvertOptions { memory_bytes: MEMORY_BYTES, ..Default::default() };
         match (convert::convert(folder, &out, &options), &opened) {
             (Ok(converted), _) => check_converted(&converted, &out, opened.as_ref().ok()),
             (Err(Error::Memory { .. }), _) => {}
@@ -147,7 +149,7 @@ fn edge_list(input: &[u8], walk: Walk) -> bool {
 }
 
 /// What was converted opens, and is what was opened in memory.
-fn check_converted(converted: &convert::Converted, out: &Path, opened: Option<&Dataset>) {
+fn check_converted(converted: &convert::ConvertReport, out: &Path, opened: Option<&Dataset>) {
     let graph = format::open_graph(out).expect("what was converted should open");
     assert_eq!((graph.n_nodes(), graph.n_edges()), (converted.n_nodes, converted.n_edges as u64));
     let Some(data) = opened else { return };
@@ -175,7 +177,7 @@ fn open_any(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
         let files = folder.read_dir().into_iter().flatten().flatten();
         for file in files.map(|entry| entry.path()).filter(|path| path.is_file()) {
-            if let Err(error) = recognize(&file) {
+            if let Err(error) = detect_format(&file) {
                 check::error(&error, folder);
             }
         }

@@ -10,7 +10,7 @@ use kiln_store::check_count;
 use serde::Deserialize;
 
 use crate::readers::files::Files;
-use crate::{Dataset, Names, Result, Split};
+use crate::{Dataset, NodeNames, Result, Split};
 
 const FORMAT: u32 = 1;
 
@@ -111,12 +111,12 @@ fn load(files: Files<'_>) -> Result<Dataset> {
     })
 }
 
-fn load_names(files: &Files<'_>) -> Result<Names> {
+fn load_names(files: &Files<'_>) -> Result<NodeNames> {
     let text = String::from_utf8(files.read_gz("names.txt.gz")?).map_err(|source| StoreError::Io {
         path: files.path("names.txt.gz"),
         source: std::io::Error::new(std::io::ErrorKind::InvalidData, source),
     })?;
-    Ok(Names::new(text.lines()))
+    Ok(NodeNames::new(text.lines()))
 }
 
 /// Both directions of each arc, the reverse with its type raised by `n_types`.

@@ -7,7 +7,7 @@ use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
 
 use crate::draws::Draws;
 use crate::error::require;
-use crate::{Dataset, Names, Result, Split};
+use crate::{Dataset, NodeNames, Result, Split};
 
 /// Largest integer up to which 32-bit floats hold every integer.
 const MAX_EXACT_F32: usize = 1 << 24;
@@ -213,7 +213,7 @@ fn dataset(
         features: Arc::new(DenseFeatures::from_f32(features.rows, features.dim)?),
         labels: Arc::new(Labels::new(labels, n_classes)),
         split,
-        names: Arc::new(Names::default()),
+        names: Arc::new(NodeNames::default()),
         class_names: (0..n_classes).map(|class| class.to_string()).collect(),
         edge_type_names: Vec::new(),
         notes: Vec::new(),

@@ -16,7 +16,7 @@ use kiln_store::array_folder::{BUFFER_BYTES, FolderWriter};
 use kiln_store::io_error;
 
 use super::sorting::{Edge, Output, Sorter};
-use super::{MOST_OPEN_FILES, Options};
+use super::{ConvertOptions, MOST_OPEN_FILES};
 use crate::edges::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::{Error, Result};
 
@@ -52,7 +52,7 @@ pub(super) fn write_csc(
     source: &dyn EdgeSource,
     held_bytes: u64,
     n_nodes: usize,
-    options: &Options,
+    options: &ConvertOptions,
     set: &mut FolderWriter,
 ) -> Result<Written> {
     let mut conversion = Conversion::new(source, held_bytes, n_nodes, options)?;
@@ -82,7 +82,7 @@ struct Bucket {
 
 struct Conversion<'a> {
     source: &'a dyn EdgeSource,
-    options: &'a Options,
+    options: &'a ConvertOptions,
     data: EdgeData,
     /// By node. Before its bucket is sorted: how many in-edges it has in the list. Then: where its edges end
     /// in the arrays.
@@ -97,7 +97,7 @@ impl<'a> Conversion<'a> {
         source: &'a dyn EdgeSource,
         held_bytes: u64,
         n_nodes: usize,
-        options: &'a Options,
+        options: &'a ConvertOptions,
     ) -> Result<Self> {
         let budget_bytes = options.memory_bytes;
         let before_room = held_bytes + FIXED_BYTES + 8 * n_nodes as u64;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use kiln_graph::{Duplicates, SelfLoops};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 
-use super::Options;
+use super::ConvertOptions;
 use crate::edges::EdgeData;
 use crate::{Error, Result};
 
@@ -111,7 +111,7 @@ impl Sorter {
     pub(super) fn finish(
         &mut self,
         cursors: &mut [u64],
-        options: &Options,
+        options: &ConvertOptions,
         output: &mut Output,
     ) -> Result<()> {
         if self.n_put != self.n_edges {

@@ -7,7 +7,7 @@ use kiln_store::array_folder::ArrayFolder;
 
 use super::manifest::{self, Manifest};
 use crate::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
-use crate::{Dataset, Error, Names, Result};
+use crate::{Dataset, Error, NodeNames, Result};
 
 /// A set whose files are what its manifest says, as far as their headers and lengths tell.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Set {
         };
         let arrays = &self.arrays;
         let names = match arrays.optional("names_ends.npy")? {
-            Some(ends) => Names::from_arrays(arrays.values("names_text.npy")?, ends),
-            None => Names::default(),
+            Some(ends) => NodeNames::from_arrays(arrays.values("names_text.npy")?, ends),
+            None => NodeNames::default(),
         };
         Ok(Dataset {
             name: self.manifest.name.clone(),

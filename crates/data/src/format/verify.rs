@@ -8,9 +8,9 @@ use crate::check::{Place, check_graph, check_split, check_values};
 use crate::graph_folder::read_graph;
 use crate::{Note, Result, npy};
 
-/// What [`verify`] found to be sound.
+/// The report of [`verify`] on a sound set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Number of nodes.
     pub n_nodes: usize,
     /// Number of edges.
@@ -31,7 +31,7 @@ pub struct Verified {
 /// # Errors
 /// Those of [`open`](super::open) or [`npy::open`]; [`kiln_store::Error::HashMismatch`] for a file that is not the one
 /// that was written; [`kiln_store::Error::BadValue`] with the file and the position of the first value that cannot be.
-pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
+pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     let folder = folder.as_ref();
     let place = Place::Folder(folder);
     if !is_there(&manifest::path_in(folder)) {
@@ -39,7 +39,7 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
         check_values(&data, place)?;
         check_split(place, &data.split, &data.labels, &mut Vec::new())?;
         let (n_nodes, n_edges) = (data.graph.n_nodes(), data.graph.n_edges());
-        return Ok(Verified { n_nodes, n_edges, n_hashed: 0, notes: std::mem::take(&mut data.notes) });
+        return Ok(VerifyReport { n_nodes, n_edges, n_hashed: 0, notes: std::mem::take(&mut data.notes) });
     }
     let set = Set::open(folder)?;
     set.arrays.verify_hashes()?;
@@ -55,5 +55,5 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
         (*data.graph).clone()
     };
     let (n_nodes, n_edges) = (graph.n_nodes(), graph.n_edges());
-    Ok(Verified { n_nodes, n_edges, n_hashed: set.manifest.files.len(), notes })
+    Ok(VerifyReport { n_nodes, n_edges, n_hashed: set.manifest.files.len(), notes })
 }

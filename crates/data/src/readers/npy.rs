@@ -16,7 +16,7 @@ use crate::graph_folder::graph_of;
 use crate::limits::{MEMORY_BYTES, check_n_classes, numbers};
 use crate::readers::classes::n_classes;
 use crate::readers::name_of;
-use crate::{Dataset, Names, Note, Result, Split};
+use crate::{Dataset, NodeNames, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
 /// element types allow it:
@@ -79,7 +79,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         features,
         labels: Arc::new(labels),
         split,
-        names: Arc::new(Names::default()),
+        names: Arc::new(NodeNames::default()),
         class_names: numbers(n_classes),
         edge_type_names: Vec::new(),
         notes,

@@ -13,7 +13,7 @@ use kiln_store::{ArrayFile, Npz, check_count};
 use crate::arrays::rows_of;
 use crate::edges::EdgeList;
 use crate::limits::{bad_dim, numbers};
-use crate::{Dataset, Names, Note, Result, Split};
+use crate::{Dataset, NodeNames, Note, Result, Split};
 
 /// A set of which only what is small was read: features and edges are still in their files.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Stored {
             class_names: numbers(self.labels.n_classes()),
             labels: Arc::new(self.labels),
             split: self.split,
-            names: Arc::new(Names::default()),
+            names: Arc::new(NodeNames::default()),
             edge_type_names: Vec::new(),
             notes,
         })

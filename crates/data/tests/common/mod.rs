@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln_data::Error;
-use kiln_data::convert::{Converted, Options, convert};
+use kiln_data::convert::{ConvertOptions, ConvertReport, convert};
 use kiln_store::npy::{self, Element};
 
 pub(crate) fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
@@ -34,8 +34,12 @@ pub(crate) fn contents_names(folder: &Path) -> Vec<String> {
 }
 
 /// Converts with the least memory that will do, as the errors tell it.
-pub(crate) fn convert_with_least(input: &Path, out: &Path, options: &Options) -> (Converted, Options) {
-    let mut options = Options { memory_bytes: 1, ..*options };
+pub(crate) fn convert_with_least(
+    input: &Path,
+    out: &Path,
+    options: &ConvertOptions,
+) -> (ConvertReport, ConvertOptions) {
+    let mut options = ConvertOptions { memory_bytes: 1, ..*options };
     loop {
         match convert(input, out, &options) {
             Ok(converted) => return (converted, options),

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use kiln_data::convert::{Options, convert};
+use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{Error, open_within};
 
 use crate::common::put;
@@ -31,7 +31,7 @@ fn rejects_compressed_edges_beyond_the_limit() {
     assert_eq!(kiln_data::open(at).unwrap().graph.n_edges(), n_edges as u64);
     // A conversion needs no more than it is given.
     let root = tempfile::tempdir().unwrap();
-    let options = Options { memory_bytes: 700 << 10, ..Options::default() };
+    let options = ConvertOptions { memory_bytes: 700 << 10, ..ConvertOptions::default() };
     assert_eq!(convert(at, root.path().join("out"), &options).unwrap().n_edges, n_edges);
 
     // Weights and types take memory, too.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use half::f16;
-use kiln_data::convert::{self, Converted, EdgeChunk, EdgeData, EdgeSource, Options, convert};
+use kiln_data::convert::{self, ConvertOptions, ConvertReport, EdgeChunk, EdgeData, EdgeSource, convert};
 use kiln_data::{Dataset, Result, format};
 use kiln_graph::{Csc, CscBuilder, Duplicates, SelfLoops};
 use kiln_store::npy;
@@ -61,7 +61,7 @@ impl List {
         }
     }
 
-    fn build(&self, data: EdgeData, options: &Options) -> Csc {
+    fn build(&self, data: EdgeData, options: &ConvertOptions) -> Csc {
         let mut builder =
             CscBuilder::new(self.n_nodes).duplicates(options.duplicates).self_loops(options.self_loops);
         if options.symmetrize {
@@ -77,12 +77,12 @@ impl List {
     }
 }
 
-fn all_options() -> Vec<Options> {
+fn all_options() -> Vec<ConvertOptions> {
     let mut all = Vec::new();
     for symmetrize in [false, true] {
         for duplicates in [Duplicates::Keep, Duplicates::Remove] {
             for self_loops in [SelfLoops::Keep, SelfLoops::Remove, SelfLoops::Add] {
-                all.push(Options { symmetrize, duplicates, self_loops, ..Options::default() });
+                all.push(ConvertOptions { symmetrize, duplicates, self_loops, ..ConvertOptions::default() });
             }
         }
     }
@@ -101,7 +101,7 @@ fn check_same_bytes(list: &List, data: EdgeData) {
         let graph = Arc::new(list.build(data, &options));
         format::write(&Dataset { graph, ..rest.clone() }, out("expected")).unwrap();
         let expected = contents(&out("expected"));
-        let check = |name: &str, converted: &Converted| {
+        let check = |name: &str, converted: &ConvertReport| {
             assert!(contents(&out(name)) == expected, "{name}: {options:?}, {data:?}");
             format::verify(out(name)).unwrap();
             assert_eq!(converted.n_coo_edges, list.srcs.len() as u64);
@@ -113,7 +113,7 @@ fn check_same_bytes(list: &List, data: EdgeData) {
         let (least, little) = convert_with_least(&input, &out("least"), &options);
         check("least", &least);
         assert!(least.n_buckets > 2 && least.n_readings > 2, "{least:?}");
-        let options = Options { memory_bytes: little.memory_bytes + 20_000, ..options };
+        let options = ConvertOptions { memory_bytes: little.memory_bytes + 20_000, ..options };
         let some = convert(&input, out("some"), &options).unwrap();
         check("some", &some);
         assert!(some.n_buckets > 1 && some.n_readings < least.n_readings, "{some:?}");
@@ -153,11 +153,11 @@ fn a_memory_one_byte_below_the_least_is_refused() {
     // A star: all of its edges go into node 7.
     let edges: Vec<u32> = (0..6000).chain(std::iter::repeat_n(7, 6000)).collect();
     fs::write(&input, npy::write(&edges, &[2, 6000])).unwrap();
-    let (_, least) = convert_with_least(&input, &root.path().join("star"), &Options::default());
-    let options = Options { memory_bytes: least.memory_bytes - 1, ..least };
+    let (_, least) = convert_with_least(&input, &root.path().join("star"), &ConvertOptions::default());
+    let options = ConvertOptions { memory_bytes: least.memory_bytes - 1, ..least };
     let error = convert(&input, root.path().join("out"), &options).unwrap_err();
     assert!(error.to_string().contains("sorting the 6000 edges into node 7 needs"), "{error}");
-    let options = Options { memory_bytes: 100_000, ..least };
+    let options = ConvertOptions { memory_bytes: 100_000, ..least };
     let error = convert(&input, root.path().join("out"), &options).unwrap_err();
     assert!(error.to_string().contains("where the edges of each of 6000 nodes start needs"), "{error}");
     assert_eq!(contents_names(root.path()).len(), 2);
@@ -178,15 +178,15 @@ fn a_folder_in_csc_order_keeps_its_order() {
     fs::remove_file(input.join("features.npy")).unwrap();
     let halves: Vec<f16> = (0..80).map(|i| f16::from_f32(i as f32)).collect();
     put(&input, "features.npy", &halves, &[40, 2]);
-    let converted = convert(&input, root.path().join("out"), &Options::default()).unwrap();
+    let converted = convert(&input, root.path().join("out"), &ConvertOptions::default()).unwrap();
     assert_eq!((converted.n_edges, converted.n_buckets), (3, 0));
     format::write(&kiln_data::npy::open(&input).unwrap(), root.path().join("expected")).unwrap();
     assert!(contents(&root.path().join("out")) == contents(&root.path().join("expected")));
     // A set in the form already is copied.
-    convert(root.path().join("out"), root.path().join("again"), &Options::default()).unwrap();
+    convert(root.path().join("out"), root.path().join("again"), &ConvertOptions::default()).unwrap();
     assert!(contents(&root.path().join("again")) == contents(&root.path().join("expected")));
     for input in ["set", "out"] {
-        let options = Options { symmetrize: true, ..Options::default() };
+        let options = ConvertOptions { symmetrize: true, ..ConvertOptions::default() };
         let error = convert(root.path().join(input), root.path().join("no"), &options).unwrap_err();
         assert!(error.to_string().contains("the edges are in CSC order already"), "{error}");
     }
@@ -202,11 +202,11 @@ fn sparse_features_are_copied_with_their_element_types_changed() {
     put(&input, "features_indptr.npy", &[0_i32, 1, 1, 2, 2, 3, 3, 3, 3, 3, 4], &[11]);
     put(&input, "features_indices.npy", &[7_i64, 0, 1_000_000, 7], &[4]);
     put(&input, "features_data.npy", &[0.5_f32, 1.0, 1.5, 2.0], &[4]);
-    convert(&input, root.path().join("out"), &Options::default()).unwrap();
+    convert(&input, root.path().join("out"), &ConvertOptions::default()).unwrap();
     format::write(&kiln_data::npy::open(&input).unwrap(), root.path().join("expected")).unwrap();
     assert!(contents(&root.path().join("out")) == contents(&root.path().join("expected")));
     put(&input, "features_indptr.npy", &[0_i32, 1, 1, 2, 2, 3, 3, 3, 3, 3, 5], &[11]);
-    let error = convert(&input, root.path().join("no"), &Options::default()).unwrap_err();
+    let error = convert(&input, root.path().join("no"), &ConvertOptions::default()).unwrap_err();
     assert!(error.to_string().contains("the last entry of indptr is 5, expected 4"), "{error}");
     assert!(!root.path().join("no").exists());
 }
@@ -217,13 +217,13 @@ fn a_graph_alone_in_the_form_is_copied_with_its_manifest() {
     let (first, second) = (root.path().join("first"), root.path().join("second"));
     let source = EdgeChunk { srcs: vec![0, 2, 1], dsts: vec![1, 1, 0], ..EdgeChunk::default() };
     let source = Fickle { readings: 0.into(), first: source.clone(), then: source };
-    convert::write_graph(&source, 3, "a name of its own", &first, &Options::default()).unwrap();
+    convert::write_graph(&source, 3, "a name of its own", &first, &ConvertOptions::default()).unwrap();
     // What a program may add by hand stays too.
     let manifest = fs::read_to_string(first.join("kiln.json")).unwrap();
     let named = manifest.replace("\"edge_type_names\": []", "\"edge_type_names\": [\n    \"near\"\n  ]");
     assert_ne!(manifest, named);
     fs::write(first.join("kiln.json"), named).unwrap();
-    let converted = convert(&first, &second, &Options::default()).unwrap();
+    let converted = convert(&first, &second, &ConvertOptions::default()).unwrap();
     assert_eq!((converted.n_nodes, converted.n_edges, converted.n_buckets), (3, 3, 0));
     assert!(contents(&first) == contents(&second));
 }
@@ -267,7 +267,7 @@ fn a_source_that_changes_or_lies_gives_an_error() {
     ] {
         for first in [&good, &then] {
             let source = Fickle { readings: 0.into(), first: first.clone(), then: then.clone() };
-            let result = convert::write_graph(&source, 4, "fickle", &out, &Options::default());
+            let result = convert::write_graph(&source, 4, "fickle", &out, &ConvertOptions::default());
             let is_whole = then.dsts.len() == then.srcs.len() && then.weights.is_empty();
             let is_honest = *first == then && is_whole && !then.srcs.contains(&9);
             assert_eq!(result.is_ok(), is_honest, "{then:?}: {result:?}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flate2::{Compression, write::GzEncoder};
 use half::f16;
-use kiln_data::convert::{Converted, Options, convert};
+use kiln_data::convert::{ConvertOptions, ConvertReport, convert};
 use kiln_data::{Dataset, Error, Note, format, open};
 use kiln_graph::{CscBuilder, Duplicates, NodeId, SelfLoops};
 use kiln_store::npy::{self, Element};
@@ -145,15 +145,15 @@ fn ogb_of_archives<T: Element>(feature_of: impl Fn(usize) -> T) -> (TempDir, Pat
 
 /// Converts with the least memory, with some more and with the default: always the bytes that opening and
 /// writing give. Returns the last conversion.
-fn check((root, input): &(TempDir, PathBuf)) -> Converted {
+fn check((root, input): &(TempDir, PathBuf)) -> ConvertReport {
     let out = |name: &str| root.path().join(name);
     format::write(&open(input).unwrap(), out("expected")).unwrap();
     let expected = contents(&out("expected"));
-    let (least, options) = convert_with_least(input, &out("least"), &Options::default());
+    let (least, options) = convert_with_least(input, &out("least"), &ConvertOptions::default());
     assert!(least.n_buckets > 1, "{least:?}");
-    let more = Options { memory_bytes: options.memory_bytes + 10_000, ..options };
+    let more = ConvertOptions { memory_bytes: options.memory_bytes + 10_000, ..options };
     convert(input, out("more"), &more).unwrap();
-    let whole = convert(input, out("whole"), &Options::default()).unwrap();
+    let whole = convert(input, out("whole"), &ConvertOptions::default()).unwrap();
     for name in ["least", "more", "whole"] {
         assert!(contents(&out(name)) == expected, "{name}");
         format::verify(out(name)).unwrap();
@@ -222,13 +222,13 @@ fn the_arrays_of_archives_must_fit_the_memory() {
     let (root, input) = ogb_of_archives(|i| feature(i) as f32);
     let out = root.path().join("out");
     let bytes = 16 * N_EDGES as u64 + 128 + 499_712;
-    let options = Options { memory_bytes: bytes - 1, ..Options::default() };
+    let options = ConvertOptions { memory_bytes: bytes - 1, ..ConvertOptions::default() };
     let error = convert(&input, &out, &options).unwrap_err();
     let Error::Memory { what, needed_bytes, budget_bytes } = &error else { panic!("{error}") };
     assert!(what.starts_with("edge_index of ") && what.ends_with("data.npz, which is read whole,"), "{what}");
     assert_eq!((*needed_bytes, *budget_bytes), (bytes, bytes - 1));
     // What is left beside the array is too little to sort.
-    let options = Options { memory_bytes: bytes + 5000, ..options };
+    let options = ConvertOptions { memory_bytes: bytes + 5000, ..options };
     let error = convert(&input, &out, &options).unwrap_err().to_string();
     assert!(error.contains("where the edges of each of 300 nodes start needs"), "{error}");
     assert_eq!(contents_names(root.path()), ["ogbn_papers"]);
@@ -238,11 +238,11 @@ fn the_arrays_of_archives_must_fit_the_memory() {
 fn options_change_the_edges_as_in_memory() {
     let ends = |end: usize| pairs().iter().map(|pair| pair[end] as u32).collect::<Vec<_>>();
     for (root, input) in [graphbolt("numpy"), ogb_of_text("ogbn_arxiv"), ogb_of_text("ogbn_products")] {
-        let options = Options {
+        let options = ConvertOptions {
             symmetrize: !input.ends_with("ogbn_products"),
             duplicates: Duplicates::Remove,
             self_loops: SelfLoops::Add,
-            ..Options::default()
+            ..ConvertOptions::default()
         };
         let builder = CscBuilder::new(N_NODES).symmetrize().duplicates(Duplicates::Remove);
         let graph = builder.self_loops(SelfLoops::Add).build(&ends(0), &ends(1)).unwrap();
@@ -250,7 +250,7 @@ fn options_change_the_edges_as_in_memory() {
         format::write(&data, root.path().join("expected")).unwrap();
         convert_with_least(&input, &root.path().join("out"), &options);
         assert!(contents(&root.path().join("out")) == contents(&root.path().join("expected")));
-        let options = Options { n_nodes: Some(N_NODES + 1), ..options };
+        let options = ConvertOptions { n_nodes: Some(N_NODES + 1), ..options };
         let error = convert(&input, root.path().join("no"), &options).unwrap_err().to_string();
         assert!(error.contains("the number of nodes is 300, expected 301"), "{error}");
     }
@@ -260,7 +260,8 @@ fn options_change_the_edges_as_in_memory() {
 fn what_does_not_open_does_not_convert_and_says_the_same() {
     let check = |(root, input): (TempDir, PathBuf), change: &dyn Fn(&Path), expected: &str| {
         change(&input);
-        let error = convert(&input, root.path().join("out"), &Options::default()).unwrap_err().to_string();
+        let error =
+            convert(&input, root.path().join("out"), &ConvertOptions::default()).unwrap_err().to_string();
         assert_eq!(error, open(&input).unwrap_err().to_string());
         assert!(error.contains(expected), "{error}\n    expected {expected}");
         assert_eq!(contents_names(root.path()).len(), 1);
@@ -303,8 +304,8 @@ fn sets_of_graphs_are_of_the_wrong_kind() {
     fs::create_dir(root.path().join("tu")).unwrap();
     fs::write(root.path().join("tu/SET_A.txt"), "1, 2\n").unwrap();
     for (input, kind) in [("MUTAG.txt", "a GIN file"), ("tu", "a TU folder")] {
-        let error =
-            convert(root.path().join(input), root.path().join("out"), &Options::default()).unwrap_err();
+        let error = convert(root.path().join(input), root.path().join("out"), &ConvertOptions::default())
+            .unwrap_err();
         let Error::WrongKind { kind: said, .. } = &error else { panic!("{error}") };
         assert_eq!(*said, format!("{kind} (graph classification)"));
     }
@@ -314,7 +315,7 @@ fn sets_of_graphs_are_of_the_wrong_kind() {
 #[test]
 fn a_node_without_edges_keeps_its_row() {
     let (root, input) = ogb_of_text("ogbn_arxiv");
-    convert(&input, root.path().join("out"), &Options::default()).unwrap();
+    convert(&input, root.path().join("out"), &ConvertOptions::default()).unwrap();
     let data = open(root.path().join("out")).unwrap();
     let last = NodeId(N_NODES as u32 - 1);
     assert_eq!(data.graph.in_neighbors(last), []);

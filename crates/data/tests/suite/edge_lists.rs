@@ -7,7 +7,7 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kiln_data::convert::{Options, convert};
+use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{Error, Note, Result, format};
 use kiln_graph::Csc;
 use kiln_store::Error as StoreError;
@@ -45,7 +45,7 @@ fn read(folder: &Path) -> (Csc, Vec<String>) {
     let (hint, rest) = said.split_last().unwrap();
     assert!(hint.contains("convert the folder once (cargo xtask data convert)"), "{hint}");
     let root = tempfile::tempdir().unwrap();
-    let converted = convert(folder, root.path().join("out"), &Options::default()).unwrap();
+    let converted = convert(folder, root.path().join("out"), &ConvertOptions::default()).unwrap();
     let mapped = format::open(root.path().join("out")).unwrap();
     assert_eq!(mapped.graph.indptr(), data.graph.indptr());
     assert_eq!(mapped.graph.indices(), data.graph.indices());
@@ -176,7 +176,7 @@ fn edges_alone_make_a_graph_alone() {
     for (n_nodes, expected) in [(None, vec![0, 1, 3, 3, 4]), (Some(6), vec![0, 1, 3, 3, 4, 4, 4])] {
         for input in ["pairs.csv.gz", "pairs.npy", "pairs"] {
             let out = at.join(format!("{input} {}", expected.len()));
-            let options = Options { n_nodes, ..Options::default() };
+            let options = ConvertOptions { n_nodes, ..ConvertOptions::default() };
             let converted = convert(at.join(input), &out, &options).unwrap();
             assert_eq!((converted.n_nodes, converted.n_edges), (expected.len() - 1, 4));
             assert_eq!(format::open_graph(&out).unwrap().indptr(), expected);
@@ -186,7 +186,7 @@ fn edges_alone_make_a_graph_alone() {
             assert!(error.to_string().contains("a graph alone, without features"), "{error}");
         }
     }
-    convert(at.join("pairs.npy 5"), at.join("again"), &Options::default()).unwrap();
+    convert(at.join("pairs.npy 5"), at.join("again"), &ConvertOptions::default()).unwrap();
     assert_eq!(format::open_graph(at.join("again")).unwrap().n_edges(), 4);
     assert!(matches!(kiln_data::npy::open(at.join("pairs")), Err(Error::Store(StoreError::Missing { .. }))));
 }
@@ -203,7 +203,8 @@ fn no_edges_make_a_graph_without_edges() {
         fs::write(root.path().join(name), bytes).unwrap();
         for (n_nodes, expected) in [(None, 0), (Some(3), 3)] {
             let out = root.path().join(format!("out {expected}"));
-            convert(root.path().join(name), &out, &Options { n_nodes, ..Options::default() }).unwrap();
+            convert(root.path().join(name), &out, &ConvertOptions { n_nodes, ..ConvertOptions::default() })
+                .unwrap();
             let graph = format::open_graph(out).unwrap();
             assert_eq!((graph.n_nodes(), graph.n_edges()), (expected, 0));
         }
@@ -222,7 +223,7 @@ fn refusal(change: impl FnOnce(&Path)) -> Error {
 /// Converts into an empty folder, which stays empty on an error.
 fn converted(input: &Path) -> Result<()> {
     let root = tempfile::tempdir().unwrap();
-    let result = convert(input, root.path().join("out"), &Options::default());
+    let result = convert(input, root.path().join("out"), &ConvertOptions::default());
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), usize::from(result.is_ok()));
     result.map(|_| ())
 }
@@ -353,7 +354,7 @@ fn inputs_that_are_no_edge_list_are_refused() {
         error.to_string().contains("the destination of edge 0 is 4294967295, expected a node"),
         "{error}"
     );
-    let options = Options { n_nodes: Some(1 << 33), ..Options::default() };
+    let options = ConvertOptions { n_nodes: Some(1 << 33), ..ConvertOptions::default() };
     let error = convert(root.path().join("edges.npy"), root.path().join("out"), &options).unwrap_err();
     assert!(error.to_string().contains("8589934592 nodes do not fit: at most 4294967295"), "{error}");
 }
@@ -363,10 +364,10 @@ fn another_number_of_nodes_than_labels_is_refused() {
     let folder = folder();
     fs::write(folder.path().join("edges.csv"), "0,1\n").unwrap();
     let out = folder.path().join("out");
-    let options = Options { n_nodes: Some(5), ..Options::default() };
+    let options = ConvertOptions { n_nodes: Some(5), ..ConvertOptions::default() };
     let error = convert(folder.path(), &out, &options).unwrap_err().to_string();
     assert!(error.contains("the number of feature rows is 4, expected 5"), "{error}");
-    let filled = Options { n_nodes: Some(4), ..Options::default() };
+    let filled = ConvertOptions { n_nodes: Some(4), ..ConvertOptions::default() };
     convert(folder.path(), &out, &filled).unwrap();
     let error = convert(folder.path(), &out, &filled).unwrap_err();
     assert!(
@@ -382,12 +383,12 @@ fn splits_that_overlap_are_noted_and_bad_ones_refused() {
     fs::write(at.join("edges.csv"), "0,1\n").unwrap();
     put(at, "val.npy", &[0_i64, 1], &[2]);
     let root = tempfile::tempdir().unwrap();
-    let converted = convert(at, root.path().join("out"), &Options::default()).unwrap();
+    let converted = convert(at, root.path().join("out"), &ConvertOptions::default()).unwrap();
     assert_eq!(converted.notes, [Note::SplitsOverlap { parts: ["train", "val"], n_nodes: 1 }]);
     for (bad, expected) in [(3, "val.npy: entry of the val split, 1 is node 3"), (4, "val.npy: entry 1 is 4")]
     {
         put(at, "val.npy", &[1_i64, bad], &[2]);
-        let error = convert(at, root.path().join("no"), &Options::default()).unwrap_err().to_string();
+        let error = convert(at, root.path().join("no"), &ConvertOptions::default()).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

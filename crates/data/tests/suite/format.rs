@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::synthetic::{self, SbmConfig};
-use kiln_data::{Dataset, Error, Names, Split, debian_packages, format};
+use kiln_data::{Dataset, Error, NodeNames, Split, debian_packages, format};
 use kiln_feature::{
     DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Labels, SparseFeatures,
 };
@@ -40,7 +40,7 @@ fn small(features: impl FeatureStore + 'static) -> Dataset {
         features: Arc::new(features),
         labels: Arc::new(Labels::new(vec![1, 0, 2, -1], 3)),
         split: Split { train: nodes(&[0]), val: nodes(&[1]), test: nodes(&[2]) },
-        names: Arc::new(Names::new(["zero", "", "zwei", "três"])),
+        names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),
         class_names: ["a", "b", "c"].map(String::from).to_vec(),
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         notes: Vec::new(),
@@ -255,7 +255,7 @@ fn a_set_that_contradicts_itself_is_not_written() {
     check(small(three_rows), "the number of feature rows is 3, expected 4");
     let labels = Arc::new(Labels::new(vec![0; 5], 3));
     check(Dataset { labels, ..small(rows()) }, "the number of labels is 5, expected 4");
-    let names = Arc::new(Names::new(["one"]));
+    let names = Arc::new(NodeNames::new(["one"]));
     check(Dataset { names, ..small(rows()) }, "the number of node names is 1, expected 4");
     let class_names = vec!["a".to_owned()];
     check(Dataset { class_names, ..small(rows()) }, "class_names is 1 names, expected 3 names or none");

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_data::convert::{Options, convert};
-use kiln_data::{Dataset, Error, Names, Split, format};
+use kiln_data::convert::{ConvertOptions, convert};
+use kiln_data::{Dataset, Error, NodeNames, Split, format};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_store::Error as StoreError;
@@ -22,7 +22,7 @@ fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
         features: Arc::new(features),
         labels: Arc::new(Labels::new(vec![1, 0, 2, -1], 3)),
         split: Split { train: part(0), val: part(1), test: part(2) },
-        names: Arc::new(Names::new(["zero", "", "zwei", "três"])),
+        names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),
         class_names: ["a", "b", "c"].map(String::from).to_vec(),
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         notes: Vec::new(),
@@ -87,7 +87,7 @@ fn converting_a_damaged_set_is_refused() {
         bytes[at] ^= 1;
         fs::write(path, bytes).unwrap();
         let out = folder.with_extension("out");
-        let error = convert(folder, &out, &Options::default()).unwrap_err();
+        let error = convert(folder, &out, &ConvertOptions::default()).unwrap_err();
         assert!(
             matches!(&error, Error::Store(StoreError::HashMismatch { path: at, .. }) if at == path),
             "{error}"

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use kiln_data::{Dataset, Error, GraphDataset, Names, Note, Split, format, mutag, synthetic};
+use kiln_data::{Dataset, Error, GraphDataset, NodeNames, Note, Split, format, mutag, synthetic};
 use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
@@ -152,7 +152,7 @@ fn every_single_change_of_a_set_changes_the_hash() {
 fn names_and_notes_do_not_change_the_hash() {
     let named = Dataset {
         name: "other".into(),
-        names: Arc::new(Names::new(["a", "b", "c"])),
+        names: Arc::new(NodeNames::new(["a", "b", "c"])),
         class_names: vec!["a".into(), "b".into()],
         edge_type_names: vec!["c".into()],
         notes: vec![Note::Other("read from afar".into())],
@@ -235,7 +235,7 @@ fn the_manifest_s_hash_changes_with_the_values_and_not_with_the_names() {
     };
     let named = Dataset {
         name: "other".into(),
-        names: Arc::new(Names::new(["a", "b", "c"])),
+        names: Arc::new(NodeNames::new(["a", "b", "c"])),
         class_names: vec!["a".into(), "b".into()],
         ..path()
     };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use half::f16;
-use kiln_data::convert::{Options, convert};
+use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{Dataset, Error, Note};
 use kiln_graph::NodeId;
 use kiln_store::Error as StoreError;
@@ -170,7 +170,7 @@ fn features_that_cannot_be_are_refused_with_their_file() {
 fn refusal_of(folder: &Path) -> String {
     let error = kiln_data::npy::open(folder).unwrap_err().to_string();
     let root = tempfile::tempdir().unwrap();
-    let converted = convert(folder, root.path().join("out"), &Options::default());
+    let converted = convert(folder, root.path().join("out"), &ConvertOptions::default());
     assert_eq!(converted.unwrap_err().to_string(), error);
     error
 }
@@ -236,7 +236,7 @@ fn files_that_others_are_read_in_place_of_are_noted() {
     check(&data);
     assert_eq!(data.notes, expected);
     let root = tempfile::tempdir().unwrap();
-    assert_eq!(convert(at, root.path().join("out"), &Options::default()).unwrap().notes, expected);
+    assert_eq!(convert(at, root.path().join("out"), &ConvertOptions::default()).unwrap().notes, expected);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_data::synthetic::{FakeConfig, SbmConfig, fake, ring, rmat, sbm};
-use kiln_data::{Dataset, Error, Names};
+use kiln_data::{Dataset, Error, NodeNames};
 use kiln_feature::{DenseFeatures, FeatureBuffer};
 use kiln_graph::NodeId;
 use sha2::{Digest, Sha256};
@@ -247,7 +247,7 @@ fn standardizing_gives_mean_0_and_deviation_1_and_leaves_constants_at_0() {
 
 #[test]
 fn names_are_found_by_node() {
-    let names = Names::new(["zero", "", "zwei"]);
+    let names = NodeNames::new(["zero", "", "zwei"]);
     assert_eq!(names.len(), 3);
     assert_eq!([0, 1, 2, 3].map(|v| names.get(NodeId(v))), [Some("zero"), Some(""), Some("zwei"), None]);
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use kiln_data::convert::{Options, convert};
+use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{Error, format, npy, synthetic};
 use kiln_store::Error as StoreError;
 
@@ -37,11 +37,11 @@ fn an_output_that_is_a_link_to_nowhere_is_refused_before_any_work() {
     let (root, folder) = set();
     let out = root.path().join("out");
     leave_dangling(&out);
-    let error = convert(&folder, &out, &Options::default()).unwrap_err();
+    let error = convert(&folder, &out, &ConvertOptions::default()).unwrap_err();
     assert!(matches!(&error, Error::Store(StoreError::NotEmpty { path }) if *path == out), "{error}");
     // Not even an input that is damaged is found first.
     fs::remove_file(folder.join("indptr.npy")).unwrap();
-    let error = convert(&folder, &out, &Options::default()).unwrap_err();
+    let error = convert(&folder, &out, &ConvertOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Store(StoreError::NotEmpty { .. })), "{error}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
 }
@@ -61,7 +61,7 @@ fn a_manifest_that_cannot_be_reached_is_not_absent() {
     assert_unreachable(format::verify(&folder), &manifest);
     assert_unreachable(kiln_data::open(&folder), &manifest);
     let out = folder.with_extension("out");
-    assert_unreachable(convert(&folder, &out, &Options::default()), &manifest);
+    assert_unreachable(convert(&folder, &out, &ConvertOptions::default()), &manifest);
     assert!(!out.exists());
 }
 
@@ -78,7 +78,7 @@ fn an_array_that_cannot_be_reached_is_not_absent() {
         leave_dangling(&path);
         assert_unreachable(npy::open(&folder), &path);
         assert_unreachable(format::verify(&folder), &path);
-        assert_unreachable(convert(&folder, folder.with_extension("out"), &Options::default()), &path);
+        assert_unreachable(convert(&folder, folder.with_extension("out"), &ConvertOptions::default()), &path);
     }
 }
 
@@ -88,7 +88,7 @@ fn an_edge_list_with_weights_that_cannot_be_reached_is_not_one_without() {
     let path = root.path().join("weights.npy");
     fs::write(root.path().join("edges.csv"), "0,1\n").unwrap();
     leave_dangling(&path);
-    assert_unreachable(convert(root.path(), root.path().join("out"), &Options::default()), &path);
+    assert_unreachable(convert(root.path(), root.path().join("out"), &ConvertOptions::default()), &path);
 }
 
 #[test]
@@ -129,14 +129,14 @@ fn a_pipe_is_refused_and_not_waited_for() {
             let path = root.path().join(name);
             fs::write(&path, "").unwrap();
             leave(&path);
-            assert_no_file(convert(root.path(), root.path().join("out"), &Options::default()), &path);
+            assert_no_file(convert(root.path(), root.path().join("out"), &ConvertOptions::default()), &path);
             fs::rename(&path, root.path().join(format!("{name}.aside"))).unwrap();
         }
     }
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("graphs.txt");
     leave_pipe(&path);
-    assert_no_file(kiln_data::recognize(&path), &path);
+    assert_no_file(kiln_data::detect_format(&path), &path);
     assert_no_file(kiln_data::gin::read(&path), &path);
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_comm::rpc::Token;
-use kiln_data::{Dataset, Names, Split};
+use kiln_data::{Dataset, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, part_folder, write_parts};
@@ -57,7 +57,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         features,
         labels: Arc::new(Labels::new(classes, 4)),
         split: Split { train: split(0), val: split(1), test: split(2) },
-        names: Arc::new(Names::default()),
+        names: Arc::new(NodeNames::default()),
         class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
         edge_type_names: Vec::new(),
         notes: Vec::new(),

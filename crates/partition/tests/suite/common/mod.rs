@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use kiln_data::{Dataset, Names, Split};
+use kiln_data::{Dataset, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Method, Origin, PartitionBook, Written, part_folder, write_parts};
@@ -34,7 +34,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         features: features(coo.n_nodes, stored),
         labels: Arc::new(Labels::new((0..coo.n_nodes as i32).map(|node| node % 2).collect::<Vec<_>>(), 2)),
         split: Split { train: every(0), val: every(1), test: every(2) },
-        names: Arc::new(Names::default()),
+        names: Arc::new(NodeNames::default()),
         class_names: vec!["even".into(), "odd".into()],
         edge_type_names: vec!["near".into(), "far".into()],
         notes: Vec::new(),

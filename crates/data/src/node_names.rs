@@ -9,12 +9,12 @@ use kiln_graph::{NodeId, SharedArray};
 ///
 /// Both may be mapped files; cloning shares them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct NodeNames {
     text: SharedArray<u8>,
     ends: SharedArray<u32>,
 }
 
-impl Names {
+impl NodeNames {
     /// Names in the order of the node ids. An empty iterator stands for nodes without names.
     ///
     /// # Panics
@@ -28,7 +28,7 @@ impl Names {
         Self { text: text.into_bytes().into(), ends: ends.into() }
     }
 
-    /// Names from arrays that exist already, in constant time: see the table on [`Names`].
+    /// Names from arrays that exist already, in constant time: see the table on [`NodeNames`].
     pub(crate) fn from_arrays(text: SharedArray<u8>, ends: SharedArray<u32>) -> Self {
         Self { text, ends }
     }

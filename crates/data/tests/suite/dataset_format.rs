@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use kiln_data::{Error, Kind, open, recognize};
+use kiln_data::{DatasetFormat, Error, detect_format, open};
 use kiln_store::{Error as StoreError, npy};
 use tempfile::TempDir;
 
@@ -26,23 +26,23 @@ fn put(folder: &Path, names: &[&str]) {
 #[test]
 fn folders_are_told_by_their_files() {
     for (names, kind) in [
-        (&["kiln.json", "indptr.npy"][..], Kind::Kiln),
-        (&["metadata.yaml", "edges.csv"], Kind::GraphBolt),
-        (&["preprocessed/metadata.yaml"], Kind::GraphBolt),
-        (&["raw/edge.csv.gz", "split/time/train.csv.gz"], Kind::Ogb),
-        (&["raw/data.npz"], Kind::Ogb),
-        (&["raw/triplet-type-list.csv.gz"], Kind::Ogb),
-        (&["MUTAG_A.txt", "MUTAG_graph_indicator.txt"], Kind::Tu),
-        (&["MUTAG_A.txt.gz"], Kind::Tu),
-        (&["MUTAG_A.txt", "edges.csv"], Kind::Tu),
-        (&["indptr.npy", "notes_A.txt"], Kind::Npy),
-        (&["indptr.npy"], Kind::Npy),
-        (&["edges.npy"], Kind::Npy),
-        (&["edges.csv"], Kind::Npy),
-        (&["edges.csv.gz"], Kind::Npy),
-        (&["src.npy", "dst.npy"], Kind::Npy),
+        (&["kiln.json", "indptr.npy"][..], DatasetFormat::Kiln),
+        (&["metadata.yaml", "edges.csv"], DatasetFormat::GraphBolt),
+        (&["preprocessed/metadata.yaml"], DatasetFormat::GraphBolt),
+        (&["raw/edge.csv.gz", "split/time/train.csv.gz"], DatasetFormat::Ogb),
+        (&["raw/data.npz"], DatasetFormat::Ogb),
+        (&["raw/triplet-type-list.csv.gz"], DatasetFormat::Ogb),
+        (&["MUTAG_A.txt", "MUTAG_graph_indicator.txt"], DatasetFormat::Tu),
+        (&["MUTAG_A.txt.gz"], DatasetFormat::Tu),
+        (&["MUTAG_A.txt", "edges.csv"], DatasetFormat::Tu),
+        (&["indptr.npy", "notes_A.txt"], DatasetFormat::Npy),
+        (&["indptr.npy"], DatasetFormat::Npy),
+        (&["edges.npy"], DatasetFormat::Npy),
+        (&["edges.csv"], DatasetFormat::Npy),
+        (&["edges.csv.gz"], DatasetFormat::Npy),
+        (&["src.npy", "dst.npy"], DatasetFormat::Npy),
     ] {
-        assert_eq!(recognize(folder(names).path()).unwrap(), kind, "{names:?}");
+        assert_eq!(detect_format(folder(names).path()).unwrap(), kind, "{names:?}");
     }
 }
 
@@ -50,20 +50,20 @@ fn folders_are_told_by_their_files() {
 fn a_text_file_that_starts_with_numbers_is_gins() {
     let folder = folder(&[]);
     let path = folder.path().join("MUTAG.txt");
-    let recognize = |text: &str| {
+    let detect_format = |text: &str| {
         fs::write(&path, text).unwrap();
-        recognize(&path).ok()
+        detect_format(&path).ok()
     };
-    assert_eq!(recognize("188\n23 0\n2 2 1 13\n"), Some(Kind::Gin));
-    assert_eq!(recognize("188\r\n23 -1\r\n"), Some(Kind::Gin));
+    assert_eq!(detect_format("188\n23 0\n2 2 1 13\n"), Some(DatasetFormat::Gin));
+    assert_eq!(detect_format("188\r\n23 -1\r\n"), Some(DatasetFormat::Gin));
     for text in ["", "188\n", "188\n23 a\n", "a\n23 0\n", "188 2\n23 0\n", "\n\n\n", "\u{0}\u{1}\n1 2"] {
-        assert_eq!(recognize(text), None, "{text:?}");
+        assert_eq!(detect_format(text), None, "{text:?}");
     }
 }
 
 /// What is said of a path that is no data set.
 fn refusal(path: &Path) -> String {
-    let error = recognize(path).unwrap_err();
+    let error = detect_format(path).unwrap_err();
     assert!(matches!(&error, Error::Unrecognised { .. }), "{error}");
     assert!(matches!(open(path).unwrap_err(), Error::Unrecognised { .. }));
     error.to_string()
@@ -79,7 +79,7 @@ fn what_is_no_set_is_refused_with_what_was_looked_for() {
     );
     assert!(said.ends_with("a text file that starts with numbers (GIN)"), "{said}");
     refusal(&folder.path().join("notes.txt"));
-    let error = recognize(folder.path().join("absent")).unwrap_err();
+    let error = detect_format(folder.path().join("absent")).unwrap_err();
     assert!(
         matches!(&error, Error::Store(StoreError::Io { path, .. }) if path.ends_with("absent")),
         "{error}"

@@ -24,10 +24,10 @@ const LOOKED_FOR: &str = "looked for kiln.json (kiln), metadata.yaml (GraphBolt)
 /// More folders in a folder than this are not looked into for a hint.
 const MAX_FOLDERS: usize = 100;
 
-/// The kinds of data sets that open by path.
+/// A format of data sets that open by path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum DatasetFormat {
     /// A folder in kiln's own form: it has `kiln.json`.
     Kiln,
     /// A folder of `.npy` files, or with an edge list: it has `indptr.npy`, `edges.npy`, `edges.csv`,
@@ -44,7 +44,7 @@ pub enum Kind {
     Gin,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for DatasetFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kiln => "a kiln folder",
@@ -57,13 +57,13 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Tells by the names of its files what kind of data set a folder is; a folder that fits several kinds is
+/// Detects a data set's format by the names of the folder's files; a folder that fits several formats is
 /// of the first of kiln, GraphBolt, OGB, `.npy` with `indptr.npy`, TU, other `.npy`. Nothing but the start of a text file is read.
 ///
 /// # Errors
 /// [`kiln_store::Error::Io`] for a path that cannot be read, [`Error::Unrecognised`] for what is of no known kind; when
 /// the folder above it or one in it is, the message says so.
-pub fn recognize(path: impl AsRef<Path>) -> Result<Kind> {
+pub fn detect_format(path: impl AsRef<Path>) -> Result<DatasetFormat> {
     let path = path.as_ref();
     let io = |source| StoreError::Io { path: path.to_owned(), source };
     let is_folder = fs::metadata(path).map_err(io)?.is_dir();
@@ -74,11 +74,11 @@ pub fn recognize(path: impl AsRef<Path>) -> Result<Kind> {
     })
 }
 
-/// Opens a node classification set of any kind that [`recognize`] tells, with compressed edge lists of at
+/// Opens a node classification set of any kind that [`detect_format`] tells, with compressed edge lists of at
 /// most 1 GiB ([`open_within`]).
 ///
 /// # Errors
-/// Those of [`recognize`] and of the kind's own reader; [`Error::WrongKind`] for graph classification sets.
+/// Those of [`detect_format`] and of the kind's own reader; [`Error::WrongKind`] for graph classification sets.
 pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
     open_within(path, MEMORY_BYTES)
 }
@@ -91,12 +91,12 @@ pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
 /// As [`open`]; [`Error::EdgeListTooLarge`] for a list that takes more.
 pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset> {
     let path = path.as_ref();
-    match recognize(path)? {
-        Kind::Kiln => format::open(path),
-        Kind::Npy => npy::open_within(path, memory_bytes),
-        Kind::GraphBolt => graphbolt::read(path)?.read_within(memory_bytes),
-        Kind::Ogb => ogb::read(path)?.read_within(memory_bytes),
-        kind @ (Kind::Tu | Kind::Gin) => Err(kind.of_graphs(path)),
+    match detect_format(path)? {
+        DatasetFormat::Kiln => format::open(path),
+        DatasetFormat::Npy => npy::open_within(path, memory_bytes),
+        DatasetFormat::GraphBolt => graphbolt::read(path)?.read_within(memory_bytes),
+        DatasetFormat::Ogb => ogb::read(path)?.read_within(memory_bytes),
+        kind @ (DatasetFormat::Tu | DatasetFormat::Gin) => Err(kind.of_graphs(path)),
     }
 }
 
@@ -114,7 +114,7 @@ impl Dataset {
     }
 }
 
-impl Kind {
+impl DatasetFormat {
     /// An error for a graph classification set where one for node classification is needed.
     pub(crate) fn of_graphs(self, path: &Path) -> Error {
         Error::WrongKind {
@@ -125,15 +125,15 @@ impl Kind {
     }
 }
 
-fn kind_of_folder(folder: &Path) -> io::Result<Option<Kind>> {
+fn kind_of_folder(folder: &Path) -> io::Result<Option<DatasetFormat>> {
     Ok(match () {
-        () if find(folder, &KILN).is_some() => Some(Kind::Kiln),
-        () if find(folder, &GRAPHBOLT).is_some() => Some(Kind::GraphBolt),
-        () if ogb::is_one(folder) => Some(Kind::Ogb),
+        () if find(folder, &KILN).is_some() => Some(DatasetFormat::Kiln),
+        () if find(folder, &GRAPHBOLT).is_some() => Some(DatasetFormat::GraphBolt),
+        () if ogb::is_one(folder) => Some(DatasetFormat::Ogb),
         // Any text file's name may end as those of TU do; no TU folder has this file.
-        () if find(folder, &NPY[..1]).is_some() => Some(Kind::Npy),
-        () if has_tu_edges(folder)? => Some(Kind::Tu),
-        () if find(folder, &NPY).is_some() => Some(Kind::Npy),
+        () if find(folder, &NPY[..1]).is_some() => Some(DatasetFormat::Npy),
+        () if has_tu_edges(folder)? => Some(DatasetFormat::Tu),
+        () if find(folder, &NPY).is_some() => Some(DatasetFormat::Npy),
         () => None,
     })
 }
@@ -150,7 +150,7 @@ fn has_tu_edges(folder: &Path) -> io::Result<bool> {
 }
 
 /// A GIN file's first line is the number of graphs; the second, the first graph's number of nodes and class.
-fn kind_of_file(path: &Path) -> io::Result<Option<Kind>> {
+fn kind_of_file(path: &Path) -> io::Result<Option<DatasetFormat>> {
     const LONGEST: u64 = 4096;
     let mut start = BufReader::new(open_file(path)?.take(LONGEST));
     let mut numbers = || -> io::Result<Option<usize>> {
@@ -160,7 +160,7 @@ fn kind_of_file(path: &Path) -> io::Result<Option<Kind>> {
         let n_words = line.split_whitespace().count();
         Ok(line.split_whitespace().all(|word| word.parse::<i64>().is_ok()).then_some(n_words))
     };
-    Ok((numbers()? == Some(1) && numbers()? == Some(2)).then_some(Kind::Gin))
+    Ok((numbers()? == Some(1) && numbers()? == Some(2)).then_some(DatasetFormat::Gin))
 }
 
 /// Whether a path is a folder whose files can be asked for: in others any file might be there.
@@ -178,7 +178,7 @@ fn hint(path: &Path) -> Option<String> {
     let entries = fs::read_dir(path).ok()?.flatten().take(MAX_FOLDERS);
     let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| can_enter(path)).collect();
     let kinds = folders.iter().map(|folder| Some((folder, kind_of_folder(folder).ok()??)));
-    let mut found: Vec<(String, Kind)> =
+    let mut found: Vec<(String, DatasetFormat)> =
         kinds.flatten().map(|(folder, kind)| (name_of(folder), kind)).collect();
     found.sort_by(|a, b| a.0.cmp(&b.0));
     match &found[..] {
