@@ -12,7 +12,8 @@ use kiln_comm::rpc::Token;
 use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{
-    CacheConfig, Method, Origin, Part, PartitionBook, Quality, assign, part_folder, write_parts,
+    CacheConfig, Method, Part, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes,
+    write_parts,
 };
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, ServeConfig, Server};
 use kiln_sample::{FrontierSampler, Scratch, Seeds};
@@ -82,15 +83,15 @@ struct Parted {
 impl Parted {
     fn of(input: &Input) -> Result<Self> {
         let data = &input.dataset;
-        let parts = assign(&data.graph, &data.split.train, 2, Method::Random, 0)?;
-        let n_cut_edges = Quality::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+        let parts = partition_nodes(&data.graph, &data.split.train, 2, Method::Random, 0)?;
+        let n_cut_edges = PartitionStats::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
         let book = PartitionBook::from_parts(&parts, 2)?;
-        let origin = Origin { hash: data.hash()?, method: Method::Random, n_cut_edges };
+        let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges };
         let (fanouts, batch_size) = (input.fanouts.clone(), kiln_benches::BATCH_SIZE);
         let cache = CacheConfig { ratio: CACHE_RATIO, fanouts, batch_size, seed: 0 };
         let folder = std::env::temp_dir().join(format!("kiln-bench-parts-{}", std::process::id()));
-        write_parts(data, &book, &origin, Some(&cache), &folder)?;
-        let open = |part| Part::open(part_folder(&folder, part)).map(Arc::new);
+        write_parts(data, &book, &meta, Some(&cache), &folder)?;
+        let open = |part| Part::open(part_dir(&folder, part)).map(Arc::new);
         let (here, there) = (open(0)?, open(1)?);
         // What is mapped stays.
         std::fs::remove_dir_all(&folder)?;

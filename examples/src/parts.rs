@@ -15,7 +15,7 @@ use kiln_graph::NodeId;
 use kiln_kernels::DeviceSampler;
 use kiln_loader::{LoaderConfig, NodeBatcher};
 use kiln_nn::LayerWise;
-use kiln_partition::{Part, part_folder};
+use kiln_partition::{Part, part_dir};
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, Traffic, Worker, WorkerConfig};
 use kiln_sample::{Fanout, RngKey};
 use kiln_train::{Evaluator, NodeClassification, Trainer};
@@ -141,7 +141,7 @@ impl PartsArgs {
     fn look<'a>(&'a self, run: &'a RunArgs, folder: &Path) -> anyhow::Result<Parts<'a>> {
         let n_ranks = run.n_ranks();
         // There is one at least: that of the ranks of this machine.
-        let part = (0..n_ranks).map(|part| part_folder(folder, part)).find(|folder| folder.exists());
+        let part = (0..n_ranks).map(|part| part_dir(folder, part)).find(|folder| folder.exists());
         let part = part.with_context(|| {
             format!(
                 "{} holds no part that is any of {n_ranks} ranks': make some by `cargo xtask data partition`",
@@ -294,7 +294,7 @@ impl Parts<'_> {
             }
         };
         let part = Worker::part_of(comm.topology(), n_parts).context("ranks cannot share the parts")?;
-        let part = Arc::new(Part::open(part_folder(folder, part))?);
+        let part = Arc::new(Part::open(part_dir(folder, part))?);
         let tls = &self.run.launch.tls;
         let config = WorkerConfig {
             token: graph_token(tls)?,

@@ -14,7 +14,7 @@ use kiln_comm::rpc::Token;
 use kiln_data::synthetic::FakeConfig;
 use kiln_graph::NodeId;
 use kiln_kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
-use kiln_partition::{Part, part_folder};
+use kiln_partition::{Part, part_dir};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
 use serde_json::Value;
@@ -262,7 +262,7 @@ fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     let folder = tempfile::tempdir().unwrap();
     let config = FakeConfig { avg_num_nodes: 600, ..Default::default() };
     parted::write(config, None, folder.path());
-    let part = |part| Arc::new(Part::open(part_folder(folder.path().join("parts"), part)).unwrap());
+    let part = |part| Arc::new(Part::open(part_dir(folder.path().join("parts"), part)).unwrap());
     let whole = kiln_data::open(folder.path().join("whole")).unwrap();
     let (own, token) = (part(0), Token::new("a-word-of-this-test").unwrap());
     let server = Server::start(part(1), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();

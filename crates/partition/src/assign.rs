@@ -85,7 +85,13 @@ impl FromStr for Method {
 /// [`Error::BadParameter`] for a number of parts that cannot be and training nodes that are none, [`Error::Graph`] for
 /// a graph that is damaged; for METIS [`Error::NoMetis`], [`Error::TooLargeForMetis`], [`Error::MemoryForMetis`] and
 /// [`Error::Metis`].
-pub fn assign(graph: &Csc, train: &[NodeId], n_parts: usize, method: Method, seed: u64) -> Result<Vec<u16>> {
+pub fn partition_nodes(
+    graph: &Csc,
+    train: &[NodeId],
+    n_parts: usize,
+    method: Method,
+    seed: u64,
+) -> Result<Vec<u16>> {
     check_n_parts(n_parts)?;
     graph.validate()?;
     let train = TrainSet::new(graph.n_nodes(), train)?;

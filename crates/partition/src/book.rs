@@ -55,7 +55,7 @@ impl PartitionBook {
         Ok(Self { offsets, new_ids })
     }
 
-    /// The book in which node `v` is in part `parts[v]`, as [`assign`](crate::assign()) gives it.
+    /// The book in which node `v` is in part `parts[v]`, as [`partition_nodes`](crate::partition_nodes) gives it.
     ///
     /// # Errors
     /// [`Error::BadParameter`] for a part that is not below `n_parts`, more than 2^32 - 1 nodes, and a number of

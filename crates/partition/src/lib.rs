@@ -1,5 +1,5 @@
-//! A graph in parts: which part owns which node ([`PartitionBook`]), partitioners that decide it ([`assign()`]),
-//! and parts on disk, each a folder that opens by mapping and needs no other ([`Part`]).
+//! A graph in parts: which part owns which node ([`PartitionBook`]), partitioners that decide it
+//! ([`partition_nodes()`]), and parts on disk, each a folder that opens by mapping and needs no other ([`Part`]).
 //!
 //! A part has the in-edges, features and place of the nodes that it owns, and of the others the feature rows that its
 //! own training nodes are likely to ask for most ([`CacheConfig`]). Node ids stay those of the whole graph
@@ -8,15 +8,15 @@
 //! This crate knows no network and no rank, and reads no clock.
 //!
 //! ```
-//! use kiln_partition::{Method, Origin, Part, PartitionBook, Quality, assign, part_folder, write_parts};
+//! use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes, write_parts};
 //! let data = kiln_data::synthetic::ring(60)?;
-//! let parts = assign(&data.graph, &data.split.train, 2, Method::Fennel, 0)?;
-//! let n_cut_edges = Quality::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
+//! let parts = partition_nodes(&data.graph, &data.split.train, 2, Method::Fennel, 0)?;
+//! let n_cut_edges = PartitionStats::of(&data.graph, &data.split.train, &parts, 2)?.n_cut_edges;
 //! let book = PartitionBook::from_parts(&parts, 2)?;
-//! let origin = Origin { hash: data.hash()?, method: Method::Fennel, n_cut_edges };
+//! let meta = PartitionMeta { hash: data.hash()?, method: Method::Fennel, n_cut_edges };
 //! let root = tempfile::tempdir()?;
-//! write_parts(&data, &book, &origin, None, root.path().join("ring2"))?;
-//! let part = Part::open(part_folder(root.path().join("ring2"), 1))?;
+//! write_parts(&data, &book, &meta, None, root.path().join("ring2"))?;
+//! let part = Part::open(part_dir(root.path().join("ring2"), 1))?;
 //! assert_eq!(part.graph.n_nodes(), part.book.n_owned(1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -32,22 +32,22 @@ mod manifest;
 #[cfg(feature = "metis")]
 mod metis;
 mod part;
-mod quality;
 mod random;
 mod row;
 mod rows;
+mod stats;
 mod verify;
 mod write;
 
-pub use assign::{MAX_PARTS, Method, assign};
+pub use assign::{MAX_PARTS, Method, partition_nodes};
 pub use book::{PartitionBook, Place};
 pub use error::Error;
 pub use hotness::CacheConfig;
-pub use part::{Cache, Part, part_folder};
-pub use quality::Quality;
+pub use part::{Cache, Part, part_dir};
 pub use row::PartitionRow;
-pub use verify::Verified;
-pub use write::{Origin, Written, write_parts};
+pub use stats::PartitionStats;
+pub use verify::PartVerifyReport;
+pub use write::{PartitionMeta, WriteReport, write_parts};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

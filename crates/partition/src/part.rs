@@ -8,7 +8,7 @@ use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
-use crate::verify::{Verified, verify};
+use crate::verify::{PartVerifyReport, verify};
 use crate::{Error, Method, PartitionBook, Result};
 
 /// One part of a graph, with all that a machine needs to serve it or to train with it. Rows are the nodes that the
@@ -141,12 +141,12 @@ impl Part {
     /// # Errors
     /// Those of [`Part::open`]; [`kiln_store::Error::HashMismatch`] for a file that is not the one that was written;
     /// [`kiln_store::Error::BadValue`] with the file and the position of the first value that cannot be.
-    pub fn verify(folder: impl AsRef<Path>) -> Result<Verified> {
+    pub fn verify(folder: impl AsRef<Path>) -> Result<PartVerifyReport> {
         verify(folder.as_ref())
     }
 }
 
 /// The folder of a part, in the folder that [`write_parts`](crate::write_parts) made: `part0` and so on.
-pub fn part_folder(parts: impl AsRef<Path>, part: usize) -> PathBuf {
+pub fn part_dir(parts: impl AsRef<Path>, part: usize) -> PathBuf {
     parts.as_ref().join(format!("part{part}"))
 }

@@ -7,9 +7,9 @@ use kiln_store::array_folder::ArrayFolder;
 use crate::manifest::{self, CACHE, Manifest, bad_value};
 use crate::{Part, PartitionRow, Result};
 
-/// What [`Part::verify`] found to be sound.
+/// The report of [`Part::verify`] on a sound part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct PartVerifyReport {
     /// Number of nodes that the part owns.
     pub n_owned: usize,
     /// Number of edges into them.
@@ -21,7 +21,7 @@ pub struct Verified {
 }
 
 /// See [`Part::verify`].
-pub(crate) fn verify(folder: &Path) -> Result<Verified> {
+pub(crate) fn verify(folder: &Path) -> Result<PartVerifyReport> {
     let path = manifest::path_in(folder);
     let manifest = Manifest::read(&path)?;
     let arrays = ArrayFolder::open(&path, &manifest.files)?;
@@ -39,7 +39,7 @@ pub(crate) fn verify(folder: &Path) -> Result<Verified> {
         verify_rows(&arrays, &CACHE, manifest.dim)?;
     }
     let (n_owned, n_edges, n_hashed) = (part.old_ids.len(), part.graph.n_edges(), manifest.files.len());
-    Ok(Verified { n_owned, n_edges, n_hashed, notes })
+    Ok(PartVerifyReport { n_owned, n_edges, n_hashed, notes })
 }
 
 /// Checks that rows are the nodes that the book says. That they ascend follows from a book that is valid.

@@ -9,22 +9,22 @@ use crate::assign::check_train;
 use crate::hotness::{CacheConfig, CacheList, Presampler};
 use crate::manifest::{self, CACHE, Manifest};
 use crate::rows::put_rows;
-use crate::{Error, Method, PartitionBook, Result, part_folder};
+use crate::{Error, Method, PartitionBook, Result, part_dir};
 
-/// What parts say of where they come from.
+/// The metadata that each part keeps of the set and of how it was partitioned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct PartitionMeta {
     /// The hash of the whole set: [`Dataset::hash`], or [`kiln_data::format::hash`] of a set in kiln's form.
     pub hash: String,
     /// What decided which part owns which node.
     pub method: Method,
-    /// Number of edges whose ends are in different parts; [`Quality`](crate::Quality) counts them.
+    /// Number of edges whose ends are in different parts; [`PartitionStats`](crate::PartitionStats) counts them.
     pub n_cut_edges: u64,
 }
 
-/// One part that was written.
+/// The report of one part that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteReport {
     /// Number of nodes that it owns.
     pub n_owned: usize,
     /// Number of edges into them.
@@ -58,17 +58,17 @@ pub struct Written {
 pub fn write_parts(
     data: &Dataset,
     book: &PartitionBook,
-    origin: &Origin,
+    meta: &PartitionMeta,
     cache: Option<&CacheConfig>,
     out: impl AsRef<Path>,
-) -> Result<Vec<Written>> {
+) -> Result<Vec<WriteReport>> {
     check_set(data, book, out.as_ref())?;
     if let Some(cache) = cache {
         cache.check()?;
     }
     let whole = FolderWriter::create(out)?;
     data.graph.validate()?;
-    let set = Set { data, book, origin, old_ids: book.old_ids()? };
+    let set = Set { data, book, meta, old_ids: book.old_ids()? };
     let presampler = cache.map(|config| Presampler::new(data, config));
     let mut written = Vec::with_capacity(book.n_parts());
     for part in 0..book.n_parts() {
@@ -76,7 +76,7 @@ pub fn write_parts(
             Some(presampler) => presampler.cache_list(book, part)?,
             None => CacheList::default(),
         };
-        let folder = FolderWriter::create(part_folder(whole.folder(), part))?;
+        let folder = FolderWriter::create(part_dir(whole.folder(), part))?;
         written.push(set.write_part(part, &list, folder)?);
     }
     whole.commit()?;
@@ -87,13 +87,13 @@ pub fn write_parts(
 struct Set<'a> {
     data: &'a Dataset,
     book: &'a PartitionBook,
-    origin: &'a Origin,
+    meta: &'a PartitionMeta,
     /// Of the book: the nodes of each part one after the other.
     old_ids: Vec<NodeId>,
 }
 
 impl Set<'_> {
-    fn write_part(&self, part: usize, list: &CacheList, mut folder: FolderWriter) -> Result<Written> {
+    fn write_part(&self, part: usize, list: &CacheList, mut folder: FolderWriter) -> Result<WriteReport> {
         let Self { data, book, .. } = self;
         let owned = book.owned(part);
         let nodes = &self.old_ids[owned.start as usize..owned.end as usize];
@@ -111,19 +111,19 @@ impl Set<'_> {
     }
 
     fn manifest(&self, part: usize, files: &Entries) -> Manifest {
-        let Self { data, book, origin, .. } = self;
+        let Self { data, book, meta, .. } = self;
         Manifest {
             format: manifest::VERSION,
             name: data.name.clone(),
-            hash: origin.hash.clone(),
+            hash: meta.hash.clone(),
             n_nodes: book.n_nodes(),
             n_edges: data.graph.n_edges(),
             dim: data.features.dim(),
             n_classes: data.labels.n_classes(),
             class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
             edge_type_names: data.edge_type_names.clone(),
-            method: origin.method,
-            n_cut_edges: origin.n_cut_edges,
+            method: meta.method,
+            n_cut_edges: meta.n_cut_edges,
             offsets: book.offsets().to_vec(),
             part,
             files: files.clone(),
@@ -183,10 +183,10 @@ fn put_edge_data<T: bytemuck::Pod>(
     Ok(folder.add(array)?)
 }
 
-fn written(files: &Entries, n_owned: usize, list: &CacheList) -> Written {
+fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
     let n_values = |entry: &Entry| entry.shape.iter().product::<usize>();
     let n_bytes = |entry: &Entry| (n_values(entry) * entry.dtype.stored_as().bytes()) as u64;
-    Written {
+    WriteReport {
         n_owned,
         n_edges: n_values(&files["indices.npy"]) as u64,
         n_cached: list.ids.len(),

@@ -3,7 +3,9 @@
 
 use kiln_data::synthetic;
 use kiln_data::{Dataset, format};
-use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, assign, part_folder, write_parts};
+use kiln_partition::{
+    CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, partition_nodes, write_parts,
+};
 use kiln_sample::Fanout;
 use peak_alloc::PeakAlloc;
 
@@ -42,19 +44,19 @@ fn the_heap_stays_within_what_is_stated() {
     let (n_nodes, n_train) = (data.graph.n_nodes(), data.split.train.len());
     let file_bytes = 4 * data.graph.n_edges() as usize + 4 * n_nodes * data.features.dim();
     assert!(12 * n_nodes + 4 * FIXED_BYTES < file_bytes, "{file_bytes} bytes of files tell nothing");
-    let of = |method| assign(&data.graph, &data.split.train, N_PARTS, method, 0).unwrap();
+    let of = |method| partition_nodes(&data.graph, &data.split.train, N_PARTS, method, 0).unwrap();
     check_peak("random", 7 * n_nodes, || of(Method::Random));
     let parts = check_peak("fennel", 3 * n_nodes, || of(Method::Fennel));
     let book = PartitionBook::from_parts(&parts, N_PARTS).unwrap();
     drop(parts);
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Fennel, n_cut_edges: 0 };
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Fennel, n_cut_edges: 0 };
     let write = |cache: Option<&CacheConfig>, name: &str| {
-        write_parts(&data, &book, &origin, cache, root.path().join(name)).unwrap()
+        write_parts(&data, &book, &meta, cache, root.path().join(name)).unwrap()
     };
     check_peak("writing", 4 * n_nodes, || write(None, "plain"));
     // Small batches, so that what one takes is little beside what grows with the nodes.
     let cache = CacheConfig { ratio: 0.2, fanouts: vec![Fanout::UpTo(2); 2], batch_size: 16, seed: 0 };
     check_peak("with a cache", 16 * n_nodes + 4 * n_train, || write(Some(&cache), "cached"));
-    check_peak("opening", 0, || Part::open(part_folder(root.path().join("cached"), 1)).unwrap());
-    check_peak("verifying", 0, || Part::verify(part_folder(root.path().join("cached"), 1)).unwrap());
+    check_peak("opening", 0, || Part::open(part_dir(root.path().join("cached"), 1)).unwrap());
+    check_peak("verifying", 0, || Part::verify(part_dir(root.path().join("cached"), 1)).unwrap());
 }

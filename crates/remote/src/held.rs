@@ -109,15 +109,15 @@ pub(crate) mod testing {
     use std::sync::Arc;
 
     use kiln_data::Dataset;
-    use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+    use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 
     /// The only part of a data set. Its mapped files outlive their names.
     pub(crate) fn only_part(data: &Dataset) -> Arc<Part> {
         let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
-        let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+        let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
         let root = tempfile::tempdir().unwrap();
         let parts = root.path().join("parts");
-        write_parts(data, &book, &origin, None, &parts).unwrap();
-        Arc::new(Part::open(part_folder(&parts, 0)).unwrap())
+        write_parts(data, &book, &meta, None, &parts).unwrap();
+        Arc::new(Part::open(part_dir(&parts, 0)).unwrap())
     }
 }

@@ -10,19 +10,19 @@
 //! use std::sync::Arc;
 //! use kiln_comm::rpc::Token;
 //! use kiln_graph::NodeId;
-//! use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+//! use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 //! use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
 //! use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 //! // A ring, of which every other node is in the other part.
 //! let data = kiln_data::synthetic::ring(60)?;
 //! let owners: Vec<u16> = (0..60).map(|node| node % 2).collect();
 //! let book = PartitionBook::from_parts(&owners, 2)?;
-//! let origin = Origin { hash: data.hash()?, method: Method::Random, n_cut_edges: data.graph.n_edges() };
+//! let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges: data.graph.n_edges() };
 //! let root = tempfile::tempdir()?;
 //! let folder = root.path().join("ring2");
-//! write_parts(&data, &book, &origin, None, &folder)?;
+//! write_parts(&data, &book, &meta, None, &folder)?;
 //! // One part is served, the other lies here.
-//! let part = |part| Part::open(part_folder(&folder, part)).map(Arc::new);
+//! let part = |part| Part::open(part_dir(&folder, part)).map(Arc::new);
 //! let token = Token::new("a-word-that-nobody-guesses")?;
 //! let server = Server::start(part(1)?, ServeConfig::new("127.0.0.1:0", token.clone()))?;
 //! let config = ConnectConfig::new(vec![server.address().to_string()], token);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kiln_comm::rpc::Token;
 use kiln_data::synthetic;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
-use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, ServeConfig, Server};
 use kiln_sample::Fanout;
 
@@ -32,13 +32,13 @@ fn a_slow_trainer_is_not_buried_in_batches() {
     let data = synthetic::rmat(16, 4, DIM, 0).unwrap();
     let owners: Vec<u16> = (0..data.graph.n_nodes()).map(|node| (node % 2) as u16).collect();
     let book = PartitionBook::from_parts(&owners, 2).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
     let root = tempfile::tempdir().unwrap();
-    write_parts(&data, &book, &origin, None, root.path().join("parts")).unwrap();
+    write_parts(&data, &book, &meta, None, root.path().join("parts")).unwrap();
     drop(data);
     let token = Token::new("a-word-of-this-test").unwrap();
     let serve = |part| {
-        let part = Part::open(part_folder(root.path().join("parts"), part)).unwrap();
+        let part = Part::open(part_dir(root.path().join("parts"), part)).unwrap();
         Server::start(Arc::new(part), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap()
     };
     let servers: Vec<Server> = (0..2).map(serve).collect();

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use kiln_data::synthetic::FakeConfig;
-use kiln_partition::{CacheConfig, part_folder};
+use kiln_partition::{CacheConfig, part_dir};
 use kiln_sample::Fanout;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -116,7 +116,7 @@ struct Server {
 
 impl Server {
     fn start(data: &Data, part: usize, listen: &str, flags: &str) -> Self {
-        let folder = part_folder(data.path("parts"), part);
+        let folder = part_dir(data.path("parts"), part);
         let flags = format!("--part {} --listen {listen} --lease 2 {flags}", folder.display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln-serve"));
         command.args(flags.split_whitespace()).env(TOKEN.0, TOKEN.1).stdin(Stdio::null());
@@ -305,7 +305,7 @@ fn what_cannot_be_is_told() {
         assert!(!output.status.success() && said.contains(expected), "{flags}: expected {expected}: {said}");
         assert!(!said.contains("panicked"), "{said}");
     }
-    let part = part_folder(data.path("parts"), 0);
+    let part = part_dir(data.path("parts"), 0);
     for (part, listen, expected) in [
         (data.path("whole"), "127.0.0.1:0", "whole"),
         (part.clone(), &*servers[0].address, "cannot listen at"),

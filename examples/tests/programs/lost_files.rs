@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 use kiln_data::synthetic::FakeConfig;
-use kiln_partition::part_folder;
+use kiln_partition::part_dir;
 use tempfile::TempDir;
 
 use crate::parted;
@@ -108,7 +108,7 @@ fn a_file_that_is_replaced_is_noted_once_and_the_run_goes_on() {
 #[test]
 fn a_server_ends_when_a_file_of_its_part_is_changed() {
     let root = data();
-    let part = part_folder(root.path().join("parts"), 0);
+    let part = part_dir(root.path().join("parts"), 0);
     let serve = env!("CARGO_BIN_EXE_kiln-serve");
     let command = format!("{serve} --part {} --listen 127.0.0.1:0", part.display());
     let token = [("KILN_GRAPH_TOKEN", "a-word-of-this-test")];

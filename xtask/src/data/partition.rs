@@ -7,7 +7,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use kiln_data::{Dataset, DatasetFormat, format};
 use kiln_partition::{
-    CacheConfig, Method, Origin, PartitionBook, Quality, Written, assign, part_folder, write_parts,
+    CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, WriteReport, part_dir,
+    partition_nodes, write_parts,
 };
 use kiln_sample::Fanout;
 
@@ -68,21 +69,21 @@ pub(super) fn run_partition(args: &PartitionArgs) -> Result<()> {
         Way::Metis => Method::Metis,
     };
     let start = Instant::now();
-    let parts = assign(graph, train, args.parts, method, args.seed)?;
+    let parts = partition_nodes(graph, train, args.parts, method, args.seed)?;
     println!("method: {method}, {:.1} s", start.elapsed().as_secs_f64());
-    let quality = Quality::of(graph, train, &parts, args.parts)?;
-    print!("{}", report_quality(&quality));
+    let stats = PartitionStats::of(graph, train, &parts, args.parts)?;
+    print!("{}", report_stats(&stats));
     let book = PartitionBook::from_parts(&parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
-    let origin = Origin { hash, method, n_cut_edges: quality.n_cut_edges };
+    let meta = PartitionMeta { hash, method, n_cut_edges: stats.n_cut_edges };
     let cache = cache_config(args);
-    let written = write_parts(&data, &book, &origin, cache.as_ref(), &args.out)?;
+    let written = write_parts(&data, &book, &meta, cache.as_ref(), &args.out)?;
     for (part, written) in written.iter().enumerate() {
         print!("{}", report_part(part, written));
     }
     let seconds = start.elapsed().as_secs_f64();
-    println!("written: {} and so on, in {seconds:.1} s", part_folder(&args.out, 0).display());
+    println!("written: {} and so on, in {seconds:.1} s", part_dir(&args.out, 0).display());
     let besides = if method == Method::Metis { "mapped files and METIS's own" } else { "mapped files" };
     println!("memory at the peak, besides {besides}: {}", in_mib(peak_bytes()));
     Ok(())
@@ -122,14 +123,14 @@ fn cache_config(args: &PartitionArgs) -> Option<CacheConfig> {
     Some(CacheConfig { ratio: args.cache_ratio, fanouts, batch_size: args.batch_size, seed: args.seed })
 }
 
-fn report_quality(quality: &Quality) -> String {
-    let Quality { n_cut_edges, cut, node_balance, train_balance } = quality;
+fn report_stats(stats: &PartitionStats) -> String {
+    let PartitionStats { n_cut_edges, cut, node_balance, train_balance } = stats;
     let balance = format!("{node_balance:.4} of the nodes, {train_balance:.4} of those for training");
     format!("cut: {cut:.4} of the edges, {n_cut_edges}\nlargest part by an equal share: {balance}\n")
 }
 
-fn report_part(part: usize, written: &Written) -> String {
-    let Written { n_owned, n_edges, n_cached, n_remote, n_answered, n_bytes } = written;
+fn report_part(part: usize, written: &WriteReport) -> String {
+    let WriteReport { n_owned, n_edges, n_cached, n_remote, n_answered, n_bytes } = written;
     let cached = match n_remote {
         0 => String::new(),
         _ => {
@@ -182,9 +183,9 @@ mod tests {
         let (set, out) = (set.to_str().unwrap(), out.to_str().unwrap());
         let args = parse(&[set, "--out", out, "--parts", "3", "--method", "fennel"]).unwrap();
         run_partition(&args).unwrap();
-        let part = Part::open(part_folder(out, 2)).unwrap();
+        let part = Part::open(part_dir(out, 2)).unwrap();
         assert_eq!(part.hash, format::hash(set).unwrap());
         assert_eq!((part.book.n_parts(), part.book.n_nodes()), (3, 60));
-        Part::verify(part_folder(out, 2)).unwrap();
+        Part::verify(part_dir(out, 2)).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use kiln_benches::Result;
 use kiln_comm::rpc::Token;
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
-use kiln_partition::{Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
 use kiln_sample::{
     Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, RngKey, Scratch, Seeds, Selection,
@@ -101,9 +101,9 @@ pub(crate) fn limited(program: &Path, log: &Path) -> Result<Command> {
 pub(crate) fn start(folder: &Path) -> Result<(ServerProcess, Dataset)> {
     let data = kiln_data::synthetic::rmat(14, 16, 8, 0)?;
     let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1)?;
-    let origin = Origin { hash: data.hash()?, method: Method::Random, n_cut_edges: 0 };
-    write_parts(&data, &book, &origin, None, folder.join("parts"))?;
-    let part = part_folder(folder.join("parts"), 0);
+    let meta = PartitionMeta { hash: data.hash()?, method: Method::Random, n_cut_edges: 0 };
+    write_parts(&data, &book, &meta, None, folder.join("parts"))?;
+    let part = part_dir(folder.join("parts"), 0);
     let mut command = limited(&std::env::current_exe()?, &folder.join("server.log"))?;
     let process = command.arg("serve").arg(&part).spawn()?;
     let mut server = ServerProcess { process, address: String::new() };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_data::synthetic::{self, SbmConfig};
 use kiln_graph::{Csc, CscBuilder, NodeId};
-use kiln_partition::{Error, MAX_PARTS, Method, PartitionBook, Quality, assign};
+use kiln_partition::{Error, MAX_PARTS, Method, PartitionBook, PartitionStats, partition_nodes};
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn most(n: usize, n_parts: usize) -> usize {
 
 /// Checks what every partitioner promises, and that it does the same again.
 fn check_parts(graph: &Csc, train: &[NodeId], n_parts: usize, method: Method) -> Vec<u16> {
-    let parts = assign(graph, train, n_parts, method, 7).unwrap();
+    let parts = partition_nodes(graph, train, n_parts, method, 7).unwrap();
     assert_eq!(parts.len(), graph.n_nodes());
     let book = PartitionBook::from_parts(&parts, n_parts).unwrap();
     let mut n_train = vec![0; n_parts];
@@ -35,7 +35,7 @@ fn check_parts(graph: &Csc, train: &[NodeId], n_parts: usize, method: Method) ->
         assert!(n_train <= most(train.len(), n_parts), "{what}: {n_train} for training");
     }
     assert!(
-        assign(graph, train, n_parts, method, 7).unwrap() == parts,
+        partition_nodes(graph, train, n_parts, method, 7).unwrap() == parts,
         "{what}: other parts the second time"
     );
     parts
@@ -70,9 +70,9 @@ fn partitioners_cut_less_than_chance() {
     for n_parts in [2, 4, 7] {
         let cut = |method| {
             let parts = check_parts(graph, train, n_parts, method);
-            let quality = Quality::of(graph, train, &parts, n_parts).unwrap();
-            assert!(quality.node_balance <= 1.05 && quality.train_balance <= 1.05, "{method}: {quality:?}");
-            quality.cut
+            let stats = PartitionStats::of(graph, train, &parts, n_parts).unwrap();
+            assert!(stats.node_balance <= 1.05 && stats.train_balance <= 1.05, "{method}: {stats:?}");
+            stats.cut
         };
         let by_chance = cut(Method::Random);
         assert!((by_chance - (1.0 - 1.0 / n_parts as f64)).abs() < 0.02, "{by_chance} of {n_parts} parts");
@@ -93,7 +93,10 @@ fn more_parts_than_nodes_leave_some_empty() {
         used.sort_unstable();
         used.dedup();
         assert_eq!(used.len(), 5, "{method}: {parts:?}");
-        assert_eq!(assign(&CscBuilder::new(0).build(&[], &[]).unwrap(), &[], 3, method, 0).unwrap(), [0; 0]);
+        assert_eq!(
+            partition_nodes(&CscBuilder::new(0).build(&[], &[]).unwrap(), &[], 3, method, 0).unwrap(),
+            [0; 0]
+        );
     }
 }
 
@@ -102,7 +105,7 @@ fn a_training_node_that_stands_twice_counts_once() {
     let graph = kiln_testkit::ring(8);
     let train = [NodeId(3), NodeId(3), NodeId(3), NodeId(6)];
     for method in methods() {
-        let parts = assign(&graph, &train, 2, method, 0).unwrap();
+        let parts = partition_nodes(&graph, &train, 2, method, 0).unwrap();
         assert_ne!(parts[3], parts[6], "{method}");
     }
 }
@@ -111,19 +114,20 @@ fn a_training_node_that_stands_twice_counts_once() {
 fn what_cannot_be_is_refused() {
     let graph = kiln_testkit::ring(8);
     for n_parts in [0, MAX_PARTS + 1] {
-        let error = assign(&graph, &[], n_parts, Method::Fennel, 0).unwrap_err().to_string();
+        let error = partition_nodes(&graph, &[], n_parts, Method::Fennel, 0).unwrap_err().to_string();
         assert_eq!(error, format!("the number of parts is {n_parts}, expected 1 to 65535"));
     }
-    let error = assign(&graph, &[NodeId(0), NodeId(8)], 2, Method::Random, 0).unwrap_err().to_string();
+    let error =
+        partition_nodes(&graph, &[NodeId(0), NodeId(8)], 2, Method::Random, 0).unwrap_err().to_string();
     assert_eq!(error, "a training node is 8, expected below 8, the number of nodes");
-    let error = Quality::of(&graph, &[], &[0, 1, 0, 1, 0, 1, 0, 2], 2).unwrap_err().to_string();
+    let error = PartitionStats::of(&graph, &[], &[0, 1, 0, 1, 0, 1, 0, 2], 2).unwrap_err().to_string();
     assert_eq!(error, "a node's part is 2, expected below 2, the number of parts");
     let damaged = Arc::new(Csc::new(vec![0, 1].into(), vec![NodeId(7)].into()).unwrap());
     for method in methods() {
-        assert!(matches!(assign(&damaged, &[], 2, method, 0), Err(Error::Graph(_))), "{method}");
+        assert!(matches!(partition_nodes(&damaged, &[], 2, method, 0), Err(Error::Graph(_))), "{method}");
     }
     if !cfg!(feature = "metis") {
-        assert!(matches!(assign(&graph, &[], 2, Method::Metis, 0), Err(Error::NoMetis)));
+        assert!(matches!(partition_nodes(&graph, &[], 2, Method::Metis, 0), Err(Error::NoMetis)));
     }
 }
 

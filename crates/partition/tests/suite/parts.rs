@@ -9,7 +9,8 @@ use kiln_data::Dataset;
 use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{
-    Error, Method, Origin, Part, PartitionBook, PartitionRow, Place, Written, part_folder, write_parts,
+    Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, Place, WriteReport, part_dir,
+    write_parts,
 };
 use kiln_sample::{Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Scratch, Seeds};
 use kiln_testkit::{CooGraph, arb_coo};
@@ -43,7 +44,7 @@ fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
 }
 
 /// Checks the cached rows against an epoch that is sampled here.
-fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &Written) {
+fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
     let counts = counts_of_epoch(part, data);
     let is_remote = |node: &u32| part.book.place(NodeId(*node)).unwrap().part != part.index;
     let mut remote: Vec<(u32, u32)> = counts.into_iter().filter(|(node, _)| is_remote(node)).collect();
@@ -109,11 +110,11 @@ proptest! {
         let out = root.path().join("parts");
         let written = write(&data, parts, 4, Some(&cache(ratio)), &out);
         for (index, written) in written.iter().enumerate() {
-            let part = Part::open(part_folder(&out, index)).unwrap();
+            let part = Part::open(part_dir(&out, index)).unwrap();
             prop_assert_eq!(part.index, index);
             check_part(&part, &data, parts);
             check_cache(&part, &data, ratio, written);
-            let verified = Part::verify(part_folder(&out, index)).unwrap();
+            let verified = Part::verify(part_dir(&out, index)).unwrap();
             prop_assert_eq!((verified.n_owned, verified.n_edges), (written.n_owned, written.n_edges));
         }
     }
@@ -147,11 +148,11 @@ fn a_part_without_nodes_opens() {
         let written = write(&data, &[2, 2], 4, Some(&cache(1.0)), &out);
         assert_eq!(written.iter().map(|part| part.n_owned).collect::<Vec<_>>(), [0, 0, 2, 0]);
         for index in [0, 1, 3] {
-            let part = Part::open(part_folder(&out, index)).unwrap();
+            let part = Part::open(part_dir(&out, index)).unwrap();
             assert_eq!((part.graph.n_nodes(), part.graph.n_edges(), part.features.n_rows()), (0, 0, 0));
             assert!(part.cache.is_none());
             check_part(&part, &data, &[2, 2]);
-            Part::verify(part_folder(&out, index)).unwrap();
+            Part::verify(part_dir(&out, index)).unwrap();
         }
     }
 }
@@ -161,7 +162,7 @@ fn a_set_without_edge_data_and_class_names_has_parts() {
     let data = kiln_data::synthetic::ring(10).unwrap();
     let root = tempfile::tempdir().unwrap();
     write(&data, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2, None, &root.path().join("parts"));
-    let part = Part::open(part_folder(root.path().join("parts"), 1)).unwrap();
+    let part = Part::open(part_dir(root.path().join("parts"), 1)).unwrap();
     assert!(part.graph.weights().is_none() && part.graph.edge_types().is_none() && part.cache.is_none());
     assert_eq!(part.class_names, data.class_names);
 }
@@ -187,14 +188,14 @@ fn nothing_is_overwritten_or_left_behind() {
     fs::create_dir(&out).unwrap();
     fs::write(out.join("mine"), "mine").unwrap();
     let book = PartitionBook::from_parts(&[0; 10], 1).unwrap();
-    let origin = Origin { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
-    let error = write_parts(&data, &book, &origin, None, &out).unwrap_err();
+    let meta = PartitionMeta { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
+    let error = write_parts(&data, &book, &meta, None, &out).unwrap_err();
     assert!(matches!(error, Error::Store(kiln_store::Error::NotEmpty { .. })), "{error}");
     fs::remove_file(out.join("mine")).unwrap();
 
     let bad = |data: &Dataset, book: &PartitionBook, ratio: f64, batch_size: usize, expected: &str| {
         let cache = kiln_partition::CacheConfig { batch_size, ..cache(ratio) };
-        let error = write_parts(data, book, &origin, Some(&cache), &out).unwrap_err().to_string();
+        let error = write_parts(data, book, &meta, Some(&cache), &out).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\n    expected {expected}");
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
         assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
@@ -210,7 +211,7 @@ fn nothing_is_overwritten_or_left_behind() {
     let mut named = data.clone();
     named.class_names = vec!["one".into()];
     bad(&named, &book, 0.5, 1, "class_names is 1 names, expected");
-    write_parts(&data, &book, &origin, None, &out).unwrap();
+    write_parts(&data, &book, &meta, None, &out).unwrap();
 }
 
 #[test]

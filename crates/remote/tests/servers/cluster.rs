@@ -11,7 +11,7 @@ use kiln_comm::rpc::Token;
 use kiln_data::{Dataset, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-use kiln_partition::{CacheConfig, Method, Origin, Part, PartitionBook, part_folder, write_parts};
+use kiln_partition::{CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
 use kiln_sample::{Fanout, SamplerConfig};
 
@@ -84,18 +84,18 @@ pub(crate) fn parts(
     let book = PartitionBook::from_parts(&owners, n_parts).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("parts");
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_parts(data, &book, &origin, cache, &out).unwrap();
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    write_parts(data, &book, &meta, cache, &out).unwrap();
     // Mapped files outlive their names.
-    (0..n_parts).map(|part| Arc::new(Part::open(part_folder(&out, part)).unwrap())).collect()
+    (0..n_parts).map(|part| Arc::new(Part::open(part_dir(&out, part)).unwrap())).collect()
 }
 
 /// Writes the only part of a set, and returns its folder.
 pub(crate) fn write_only_part(data: &Dataset, root: &Path) -> PathBuf {
     let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_parts(data, &book, &origin, None, root.join("parts")).unwrap();
-    part_folder(root.join("parts"), 0)
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    write_parts(data, &book, &meta, None, root.join("parts")).unwrap();
+    part_dir(root.join("parts"), 0)
 }
 
 /// How long servers of tests remember a client that says nothing.

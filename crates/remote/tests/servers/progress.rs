@@ -108,13 +108,13 @@ fn a_rule_that_never_returns_ends_the_call_at_its_deadline() {
 #[test]
 fn a_damaged_partition_is_an_error_that_names_its_file() {
     let (data, folder) = (hubs(), tempfile::tempdir().unwrap());
-    let part_folder = write_only_part(&data, folder.path());
-    let path = part_folder.join("indptr.npy");
+    let part_dir = write_only_part(&data, folder.path());
+    let path = part_dir.join("indptr.npy");
     // The header has 128 bytes, and a bit of the upper half of the eleventh value is flipped.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[128 + 8 * 10 + 4] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let server = serve(&Arc::new(Part::open(part_folder).unwrap()));
+    let server = serve(&Arc::new(Part::open(part_dir).unwrap()));
     let connect = ConnectConfig { deadline: DEADLINE, ..config(vec![server.address().to_string()]) };
     let graph = Arc::new(RemoteGraph::connect(connect).unwrap());
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use kiln_data::{Dataset, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
-use kiln_partition::{CacheConfig, Method, Origin, PartitionBook, Written, part_folder, write_parts};
+use kiln_partition::{CacheConfig, Method, PartitionBook, PartitionMeta, WriteReport, part_dir, write_parts};
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
 
@@ -69,10 +69,10 @@ pub(crate) fn write(
     n_parts: usize,
     cache: Option<&CacheConfig>,
     out: &Path,
-) -> Vec<Written> {
+) -> Vec<WriteReport> {
     let book = PartitionBook::from_parts(parts, n_parts).unwrap();
-    let origin = Origin { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
-    write_parts(data, &book, &origin, cache, out).unwrap()
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
+    write_parts(data, &book, &meta, cache, out).unwrap()
 }
 
 pub(crate) fn cache(ratio: f64) -> CacheConfig {
@@ -85,7 +85,7 @@ pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
     write(&set(&coo, stored), &[0, 1, 1, 0, 1, 1], 2, Some(&cache(1.0)), &out);
-    (root, part_folder(out, 0))
+    (root, part_dir(out, 0))
 }
 
 /// The edges into a node of a graph: source, weight and type.

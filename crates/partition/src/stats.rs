@@ -3,9 +3,9 @@ use kiln_graph::{Csc, NodeId};
 use crate::Result;
 use crate::assign::check_parts;
 
-/// How good parts are.
+/// Statistics of a partitioning: its edge cut and its balance.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Quality {
+pub struct PartitionStats {
     /// Number of edges whose ends are in different parts.
     pub n_cut_edges: u64,
     /// The share of the edges that is cut; 0 of none.
@@ -16,7 +16,7 @@ pub struct Quality {
     pub train_balance: f64,
 }
 
-impl Quality {
+impl PartitionStats {
     /// Judges parts, node `v` being in part `parts[v]`; reads each edge once.
     ///
     /// # Errors
