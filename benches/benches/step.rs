@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use kiln_benches::{
     Endless, GraphInput, Input, Result, Stage, Work, fake, graph_inputs, inputs, n_threads, train, wants_fake,
 };
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_graph::gcn_norm;
 use kiln_loader::{Batcher, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};
@@ -87,7 +87,7 @@ fn gcn(stage: &mut Stage) -> Result {
         OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
     let (task, config) = (NodeClassification::new(), TrainerConfig::new(optimizer));
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(task, &config, Box::new(Solo), init)?;
+    let mut trainer = Trainer::new(task, &config, Box::new(SingleRank), init)?;
     stage.bench("gcn-2x64-50-50", "fake", Work::new(128, "seeds", n_threads()), |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })
@@ -111,7 +111,7 @@ fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
     };
     let config = TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0));
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(GraphClassification::new(), &config, Box::new(Solo), init)?;
+    let mut trainer = Trainer::new(GraphClassification::new(), &config, Box::new(SingleRank), init)?;
     stage.bench("gin-2x64-epoch", &input.name, work, |bencher| {
         bencher.iter(|| trainer.epoch(&loader, |_| {}).expect("a step should have a finite loss"));
     })

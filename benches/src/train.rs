@@ -2,7 +2,7 @@
 //! that a worker makes beside it.
 
 use burn::tensor::Device;
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_feature::FeatureStore;
 use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, Sage, SageConfig};
@@ -54,7 +54,7 @@ pub fn trainer(input: &Input, device: &Device) -> Result<Trainer<NodeClassificat
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { seed: 0, device: device.clone(), optimizer };
     let init = |key, device: &Device| model.init(key, device);
-    Ok(Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init)?)
+    Ok(Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
 }
 
 /// Floating-point operations of the dense products of a step on these blocks, in the cheaper order of projecting

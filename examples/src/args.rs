@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
-use kiln_comm::Ranks;
+use kiln_comm::ThreadRanks;
 use kiln_data::{Dataset, DatasetFormat, synthetic};
 use kiln_graph::Csc;
 use kiln_nn::{Aggregate, GcnConfig, SageConfig};
@@ -249,7 +249,7 @@ impl EvalArgs {
         data: &Dataset,
         graph: &Arc<Csc>,
         weights: EdgeWeights,
-        ranks: &Ranks,
+        ranks: &ThreadRanks,
     ) -> anyhow::Result<Evaluator> {
         if self.kind == Eval::Sampled {
             ensure!(self.memory.is_none(), "--memory is for --eval exact: give both or neither");

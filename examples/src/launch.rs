@@ -16,11 +16,11 @@ use anyhow::bail;
 use anyhow::{anyhow, ensure};
 use clap::{Args, ValueEnum};
 #[cfg(feature = "nccl")]
-use kiln_comm::Topology;
+use kiln_comm::RankInfo;
 use kiln_comm::rpc::{Tls, ensure_private};
 use kiln_comm::{
-    BoxError, Communicator, EXIT_RETRY, EngineKind, Launch, LaunchFlags, Master, RankConfig, RankGroup,
-    Ranks, TransientError,
+    BoxError, CommBackend, Communicator, EXIT_RETRY, LaunchEnv, LaunchFlags, MasterAddress, RankConfig,
+    RankGroup, ThreadRanks, TransientError,
 };
 #[cfg(feature = "nccl")]
 use kiln_kernels::NcclSum;
@@ -30,7 +30,7 @@ use crate::run::RunArgs;
 use crate::{flags, say};
 
 /// How this process was started; read once, with the command line.
-static LAUNCH: OnceLock<Option<Launch>> = OnceLock::new();
+static LAUNCH: OnceLock<Option<LaunchEnv>> = OnceLock::new();
 
 /// What carries gradients between processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,7 +62,7 @@ pub struct LaunchArgs {
     local_rank: Option<usize>,
     /// Where rank 0 serves the others.
     #[arg(long, value_name = "HOST:PORT")]
-    master: Option<Master>,
+    master: Option<MasterAddress>,
     /// What carries gradients.
     #[arg(long, value_enum, default_value = "auto")]
     engine: Engine,
@@ -81,7 +81,7 @@ impl LaunchArgs {
     pub(crate) fn read(&self) -> anyhow::Result<()> {
         let &Self { rank, world_size, local_rank, ref master, .. } = self;
         let flags = LaunchFlags { rank, world_size, local_rank, master: master.clone() };
-        let launch = Launch::detect(&flags, |name| std::env::var(name).ok())?;
+        let launch = LaunchEnv::detect(&flags, |name| std::env::var(name).ok())?;
         // A world of one process needs no other.
         LAUNCH.get_or_init(|| launch.filter(|launch| 1 < launch.world_size));
         Ok(())
@@ -122,7 +122,7 @@ impl TlsArgs {
 }
 
 /// How this process was started, where it is one of several.
-pub fn launch() -> Option<&'static Launch> {
+pub fn launch() -> Option<&'static LaunchEnv> {
     LAUNCH.get().and_then(Option::as_ref)
 }
 
@@ -186,12 +186,12 @@ impl Crew {
 fn config_of_threads(run: &RunArgs) -> anyhow::Result<RankConfig> {
     let has_nccl = cfg!(feature = "nccl") || run.launch.engine != Engine::Nccl;
     ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build leaves out");
-    let Ranks { n_ranks, threads_per_rank, deadline } = run.ranks();
+    let ThreadRanks { n_ranks, threads_per_rank, deadline } = run.ranks();
     Ok(RankConfig::threads(n_ranks).threads_per_rank(threads_per_rank).deadline(deadline))
 }
 
 fn config_of_process(
-    launch: &Launch,
+    launch: &LaunchEnv,
     settings: &Settings,
     run: &RunArgs,
     data_hash: &str,
@@ -199,13 +199,13 @@ fn config_of_process(
     ensure!(!run.has_ranks_in_ranks(), "{launch}: leave out --ranks, each process is a rank");
     let args = &run.launch;
     let engine = match args.engine {
-        Engine::Auto => EngineKind::Auto,
-        Engine::Mpi => EngineKind::Mpi,
-        Engine::Nccl => EngineKind::Nccl,
-        Engine::Store => EngineKind::Store,
+        Engine::Auto => CommBackend::Auto,
+        Engine::Mpi => CommBackend::Mpi,
+        Engine::Nccl => CommBackend::Nccl,
+        Engine::Store => CommBackend::Store,
     };
     let mut config = RankConfig::process(launch.clone())
-        .engine(engine)
+        .backend(engine)
         .deadline(run.ranks().deadline)
         .join_within(Duration::from_secs(args.join_within as u64))
         .version(env!("CARGO_PKG_VERSION"));
@@ -259,7 +259,7 @@ pub(crate) fn sum_on_device<T: kiln_train::Task>(
 ) -> anyhow::Result<kiln_train::Trainer<T>> {
     let nccl = match launch() {
         Some(_) => join_processes(trainer.comm(), run)?,
-        None => take_local(trainer.comm().topology(), run)?,
+        None => take_local(trainer.comm().rank_info(), run)?,
     };
     let Some(mut nccl) = nccl else { return Ok(trainer) };
     Ok(trainer.with_sync(kiln_train::DeviceSync::new(move |bucket| Ok(nccl.sum(bucket)?))))
@@ -285,14 +285,14 @@ fn join_processes(comm: &mut dyn Communicator, run: &RunArgs) -> anyhow::Result<
         if let (true, Some(Err(error))) = (is_asked_for, uuid) {
             bail!("--engine nccl: {error}");
         }
-        if !distinct.is_empty() && comm.topology().rank == 0 {
+        if !distinct.is_empty() && comm.rank_info().rank == 0 {
             say(format_args!(
                 "gradients       summed by the host: NCCL needs a GPU and libnccl for every rank"
             ));
         }
         return Ok(None);
     };
-    let Topology { rank, world_size, .. } = comm.topology();
+    let RankInfo { rank, world_size, .. } = comm.rank_info();
     let mut id = if rank == 0 { NcclSum::new_id()? } else { Vec::new() };
     comm.broadcast(0, &mut id)?;
     // NCCL waits for all ranks: a collective, so that the job's watchdog covers it.
@@ -304,7 +304,7 @@ fn join_processes(comm: &mut dyn Communicator, run: &RunArgs) -> anyhow::Result<
 
 /// The NCCL communicator of a rank that is a thread, if there are several and each has a GPU of its own.
 #[cfg(feature = "nccl")]
-fn take_local(topology: Topology, run: &RunArgs) -> anyhow::Result<Option<NcclSum>> {
+fn take_local(rank_info: RankInfo, run: &RunArgs) -> anyhow::Result<Option<NcclSum>> {
     let is_asked_for = run.launch.engine == Engine::Nccl;
     let distinct = |indices: &Vec<usize>| indices.iter().collect::<BTreeSet<_>>().len() == indices.len();
     let Some(indices) = run.cuda_indices().filter(distinct).filter(|indices| 1 < indices.len()) else {
@@ -322,11 +322,11 @@ fn take_local(topology: Topology, run: &RunArgs) -> anyhow::Result<Option<NcclSu
     match made {
         LocalNccl::Ready(made) => {
             let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(made[topology.rank].take())
+            Ok(made[rank_info.rank].take())
         }
         LocalNccl::Failed(reason) if is_asked_for => bail!("--engine nccl: {reason}"),
         LocalNccl::Failed(reason) => {
-            if topology.rank == 0 {
+            if rank_info.rank == 0 {
                 say(format_args!("gradients       summed by the host; tried nccl: {reason}"));
             }
             Ok(None)

@@ -39,10 +39,10 @@ impl NodeProgram<'_> {
         let Program { settings, run, fit, data_hash, .. } = self.program;
         let crew = Crew::meet(settings, run, data_hash)?;
         let endings = crew.run(|comm| {
-            let topology = comm.topology();
-            let config = run.trainer(topology.local_rank, fit.optimizer()?);
+            let rank_info = comm.rank_info();
+            let config = run.trainer(rank_info.local_rank, fit.optimizer()?);
             let trainer = Trainer::new(NodeClassification::new(), &config, comm, &init)?;
-            self.rank(trainer, run.place_of(topology.local_rank))
+            self.rank(trainer, run.place_of(rank_info.local_rank))
         })?;
         self.placement.say_hits();
         Ok(Ending::status(&endings))

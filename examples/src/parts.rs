@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_comm::rpc::Token;
-use kiln_comm::{Communicator, Topology};
+use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceSampler;
 use kiln_loader::{LoaderConfig, NodeBatcher};
@@ -249,10 +249,10 @@ impl Parts<'_> {
         };
         let endings = crew.run(|mut comm| {
             let reach = self.reach(&mut *comm, &host)?;
-            let topology = comm.topology();
-            let config = self.run.trainer(topology.local_rank, program.fit.optimizer()?);
+            let rank_info = comm.rank_info();
+            let config = self.run.trainer(rank_info.local_rank, program.fit.optimizer()?);
             let trainer = Trainer::new(NodeClassification::new(), &config, comm, &init)?;
-            let ending = self.rank(program, &reach, fanouts, topology, trainer)?;
+            let ending = self.rank(program, &reach, fanouts, rank_info, trainer)?;
             if let Reach::Worker(worker) = reach {
                 worker.end(self.run.ranks().deadline)?;
             }
@@ -293,7 +293,7 @@ impl Parts<'_> {
                 return Ok(Reach::Client(graph));
             }
         };
-        let part = Worker::part_of(comm.topology(), n_parts).context("ranks cannot share the parts")?;
+        let part = Worker::part_of(comm.rank_info(), n_parts).context("ranks cannot share the parts")?;
         let part = Arc::new(Part::open(part_dir(folder, part))?);
         let tls = &self.run.launch.tls;
         let config = WorkerConfig {
@@ -302,7 +302,7 @@ impl Parts<'_> {
             in_flight_bytes: self.args.in_flight_bytes(),
             ..WorkerConfig::new(host.clone().map_err(anyhow::Error::msg)?)
         };
-        Ok(Reach::Worker(Box::new(Worker::meet(comm.channel("parts")?, part, config)?)))
+        Ok(Reach::Worker(Box::new(Worker::meet(comm.duplicate("parts")?, part, config)?)))
     }
 
     /// Samples the own part where `--graph-mode` says.
@@ -310,17 +310,17 @@ impl Parts<'_> {
         &self,
         graph: &Arc<RemoteGraph>,
         fanouts: &[Fanout],
-        topology: Topology,
+        rank_info: RankInfo,
     ) -> anyhow::Result<RemoteSampler> {
         let (sampler, mode) = (RemoteSampler::new(graph.clone(), fanouts), self.args.graph_mode);
         let Some(part) = graph.part().filter(|_| mode != GraphMode::Cpu) else { return Ok(sampler) };
-        let key = (self.run.place_of(topology.local_rank), part.index);
+        let key = (self.run.place_of(rank_info.local_rank), part.index);
         // Held while the part is copied, so that other ranks of the device do not copy it, too.
         let mut on_devices = self.on_devices.lock().unwrap_or_else(PoisonError::into_inner);
         let (own, n_edges) = match on_devices.get(&key) {
             Some(own) => own.clone(),
             None => {
-                let device = self.run.device_of(topology.local_rank);
+                let device = self.run.device_of(rank_info.local_rank);
                 let brought = mode.bring(Arc::new(part.graph_by_node()?), &device)?;
                 let Some(own) = brought else { return Ok(sampler) };
                 let n_edges = own.n_edges();
@@ -330,7 +330,7 @@ impl Parts<'_> {
             }
         };
         drop(on_devices);
-        if topology.rank == 0 {
+        if rank_info.rank == 0 {
             say(format_args!("sampling        of part {}, {}", part.index, mode.tell(n_edges)));
         }
         Ok(sampler.with_own(own)?)
@@ -341,18 +341,18 @@ impl Parts<'_> {
         program: Program<'_>,
         reach: &Reach,
         fanouts: &[Fanout],
-        topology: Topology,
+        rank_info: RankInfo,
         trainer: Trainer<NodeClassification<M>>,
     ) -> anyhow::Result<Ending> {
         let Self { args, run, .. } = *self;
         let graph = reach.graph();
-        let sampler = Arc::new(self.sampler(graph, fanouts, topology)?);
+        let sampler = Arc::new(self.sampler(graph, fanouts, rank_info)?);
         let features = match args.no_static_cache {
             true => RemoteFeatures::without_cache(graph.clone()),
             false => RemoteFeatures::new(graph.clone())?,
         };
         let features = Arc::new(features.with_dynamic_cache(args.cache_size as usize));
-        self.say_memory(graph, features.memory_bytes(), topology.rank);
+        self.say_memory(graph, features.memory_bytes(), rank_info.rank);
         let loader = |nodes: &[NodeId]| -> anyhow::Result<_> {
             let items = trainer.items(nodes, run.batches())?;
             let items = match reach {
@@ -376,7 +376,7 @@ impl Parts<'_> {
                 Ok(counts)
             },
             |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase),
-            TrainerLine { rank: topology.rank, besides: || traffic.get() },
+            TrainerLine { rank: rank_info.rank, besides: || traffic.get() },
         )
     }
 }

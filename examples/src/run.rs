@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use burn::tensor::Device;
 use clap::{Args, ValueEnum};
-use kiln_comm::Ranks;
+use kiln_comm::ThreadRanks;
 use kiln_kernels::Devices;
 use kiln_loader::{ItemSamplerConfig, LoaderConfig, Shard, UnevenShards};
 use kiln_train::{BatchConfig, OptimizerConfig, TrainerConfig};
@@ -87,12 +87,12 @@ pub enum RankCount {
 
 impl RunArgs {
     /// The ranks of this process: those that were asked for, or one, where ranks are processes.
-    pub fn ranks(&self) -> Ranks {
-        let ranks = Ranks::of(self.n_threads());
+    pub fn ranks(&self) -> ThreadRanks {
+        let ranks = ThreadRanks::of(self.n_threads());
         let threads_per_rank = self.threads_per_rank.unwrap_or(ranks.threads_per_rank);
         let default = if launch().is_some() { 120 } else { 600 };
         let deadline = Duration::from_secs(self.deadline.unwrap_or(default) as u64);
-        Ranks { threads_per_rank, deadline, ..ranks }
+        ThreadRanks { threads_per_rank, deadline, ..ranks }
     }
 
     /// Ranks that are threads of this process.
@@ -101,7 +101,7 @@ impl RunArgs {
             RankCount::Exactly(n_ranks) => n_ranks,
             RankCount::Auto if launch().is_some() => 1,
             RankCount::Auto if self.device.len() == 1 && kiln_kernels::is_processor(&self.device_of(0)) => {
-                (Ranks::of(1).threads_per_rank / self.threads_per_rank.unwrap_or(1)).max(1)
+                (ThreadRanks::of(1).threads_per_rank / self.threads_per_rank.unwrap_or(1)).max(1)
             }
             RankCount::Auto => self.device.len(),
         }
@@ -220,7 +220,7 @@ mod tests {
     fn auto_is_one_rank_per_device_or_the_cores() {
         assert_eq!(run("--ranks 3").n_ranks(), 3);
         assert_eq!(run("--ranks auto --device cpu,cpu,cpu").n_ranks(), 3);
-        let n_cores = Ranks::of(1).threads_per_rank;
+        let n_cores = ThreadRanks::of(1).threads_per_rank;
         assert_eq!(run("--ranks auto").n_ranks(), n_cores);
         let two_each = run("--ranks auto --threads-per-rank 2");
         assert_eq!((two_each.n_ranks(), two_each.ranks().threads_per_rank), ((n_cores / 2).max(1), 2));

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// Which rank this is, of how many.
+/// The number of a rank, of all ranks and of those of its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Topology {
+pub struct RankInfo {
     /// This rank, below `world_size`.
     pub rank: usize,
     /// Number of ranks, at least 1.
@@ -15,7 +15,7 @@ pub struct Topology {
     pub local_rank: usize,
 }
 
-impl Topology {
+impl RankInfo {
     /// This rank's own rank in the subgroup of these ranks.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ pub enum Reduce<'a> {
 /// A collective is a meeting: every rank of the group calls it, each the same ones in the same order, and
 /// none returns before all have come (which is all that [`Communicator::barrier`] is). It succeeds on all
 /// ranks or on none. `&mut self` keeps the order: one thread at a time, by type. Threads that need
-/// collectives of their own take a [`Communicator::channel`] each.
+/// collectives of their own take a [`Communicator::duplicate`] each.
 ///
 /// # Errors
 /// Of every collective: another rank failed, panicked, left or did not come within the deadline; ranks met
@@ -52,16 +52,16 @@ pub enum Reduce<'a> {
 /// rank, the collective and the step. It is the end of the group: every later collective of any rank, in any
 /// channel or subgroup, gives an error too. Buffers are left as they were.
 pub trait Communicator: Debug + Send {
-    /// Who this rank is in the group.
-    fn topology(&self) -> Topology;
+    /// The number of this rank in the group.
+    fn rank_info(&self) -> RankInfo;
 
-    /// Says which training step this rank is in, for messages about it on other ranks; for all its channels
+    /// Sets the training step that this rank is in, for messages about it on other ranks; for all its channels
     /// and subgroups at once.
-    fn at_step(&mut self, step: u64);
+    fn set_step(&mut self, step: u64);
 
-    /// Says what this rank does within the step (`backward`), as [`Communicator::at_step`] does. Ranks that are threads
-    /// of one process end together and do not ask.
-    fn at_phase(&mut self, _: &'static str) {}
+    /// Sets the stage of the step that this rank is in (`backward`), as [`Communicator::set_step`] does. Ranks that are
+    /// threads of one process end together and do not ask.
+    fn set_stage(&mut self, _: &'static str) {}
 
     /// Replaces each value by its sum over the ranks. All ranks give equally many, of one type.
     ///
@@ -114,11 +114,11 @@ pub trait Communicator: Debug + Send {
     /// When a rank stands twice or does not exist, or this one is not in the list.
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>>;
 
-    /// The same group once more, for another thread of each rank: its collectives are counted apart. Ranks
+    /// Duplicates the group, for another thread of each rank: its collectives are counted apart. Ranks
     /// find each other by the name; a name taken again gives another channel. It waits for nobody: a rank
     /// that never takes the name is missed in the first collective.
     ///
     /// # Errors
     /// See [`Communicator`].
-    fn channel(&mut self, name: &str) -> Result<Box<dyn Communicator>>;
+    fn duplicate(&mut self, name: &str) -> Result<Box<dyn Communicator>>;
 }

@@ -3,12 +3,12 @@ use std::time::Duration;
 
 #[cfg(feature = "grpc")]
 use crate::rpc::{Tls, secret};
-use crate::{JobError, Launch, LaunchFlags};
+use crate::{JobError, LaunchEnv, LaunchFlags};
 
 /// The transport of collectives between processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum EngineKind {
+pub enum CommBackend {
     /// The first of MPI and NCCL that was built in and works on this machine.
     #[default]
     Auto,
@@ -40,7 +40,7 @@ pub struct RankConfig {
     pub(crate) threads_per_rank: Option<usize>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) join_within: Duration,
-    pub(crate) engine: EngineKind,
+    pub(crate) engine: CommBackend,
     pub(crate) cuda_device: Option<usize>,
     pub(crate) token: Option<String>,
     #[cfg(feature = "grpc")]
@@ -55,7 +55,7 @@ pub(crate) enum Start {
     /// This process starts so many threads.
     Threads(usize),
     /// A launcher has started this process as one of the ranks.
-    Process(Launch),
+    Process(LaunchEnv),
 }
 
 impl RankConfig {
@@ -65,7 +65,7 @@ impl RankConfig {
     }
 
     /// The rank of this process, of the processes that a launcher started.
-    pub fn process(launch: Launch) -> Self {
+    pub fn process(launch: LaunchEnv) -> Self {
         Self::new(Ok(Start::Process(launch)))
     }
 
@@ -75,7 +75,7 @@ impl RankConfig {
         Self::from_vars_or_threads(n_ranks, &LaunchFlags::default(), |name| std::env::var(name).ok())
     }
 
-    /// The rank of this process where the flags or the variables of a launcher ([`Launch::detect`]) name several
+    /// The rank of this process where the flags or the variables of a launcher ([`LaunchEnv::detect`]) name several
     /// processes; otherwise `n_ranks` threads. The token of processes is that of `KILN_JOB_TOKEN`, or of the file that
     /// `KILN_JOB_TOKEN_FILE` names. What is wrong with either is the error of joining the ranks.
     pub fn from_vars_or_threads(
@@ -83,7 +83,7 @@ impl RankConfig {
         flags: &LaunchFlags,
         var: impl Fn(&str) -> Option<String>,
     ) -> Self {
-        match Launch::detect(flags, &var) {
+        match LaunchEnv::detect(flags, &var) {
             // A world of one process needs no other.
             Ok(launch) => match launch.filter(|launch| 1 < launch.world_size) {
                 Some(launch) => Self::process(launch).read_token(var),
@@ -114,7 +114,7 @@ impl RankConfig {
             threads_per_rank: None,
             deadline: None,
             join_within: Duration::from_secs(300),
-            engine: if has_engine { EngineKind::Auto } else { EngineKind::Store },
+            engine: if has_engine { CommBackend::Auto } else { CommBackend::Store },
             cuda_device: None,
             token: None,
             #[cfg(feature = "grpc")]
@@ -145,9 +145,9 @@ impl RankConfig {
         self
     }
 
-    /// The transport of collectives between processes. If not given, [`EngineKind::Auto`], and [`EngineKind::Store`] in a program
-    /// that was built with neither MPI nor NCCL.
-    pub fn engine(mut self, engine: EngineKind) -> Self {
+    /// The transport of collectives between processes. If not given, [`CommBackend::Auto`], and [`CommBackend::Store`]
+    /// in a program that was built with neither MPI nor NCCL.
+    pub fn backend(mut self, engine: CommBackend) -> Self {
         self.engine = engine;
         self
     }

@@ -2,9 +2,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 #[cfg(feature = "grpc")]
-use crate::Job;
+use crate::ProcessGroup;
 use crate::config::Start;
-use crate::{BoxError, Communicator, JobError, RankConfig, RankError, Ranks, Topology};
+use crate::{BoxError, Communicator, JobError, RankConfig, RankError, RankInfo, ThreadRanks};
 
 /// One rank of a program.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct Rank {
     /// The way to the other ranks.
     pub comm: Box<dyn Communicator>,
     /// The number of this rank, of all ranks and of those of its machine.
-    pub info: Topology,
+    pub info: RankInfo,
     /// The number of threads of this rank's pool, in which its data-parallel loops run.
     pub threads: usize,
 }
@@ -22,10 +22,10 @@ pub struct Rank {
 #[non_exhaustive]
 pub enum RankGroup {
     /// Threads of this process.
-    Threads(Ranks),
+    Threads(ThreadRanks),
     /// This process, of several that have joined.
     #[cfg(feature = "grpc")]
-    Process(Job),
+    Process(ProcessGroup),
 }
 
 /// Starts the ranks as threads, or joins the processes that a launcher started, runs `body` once on each rank of this
@@ -37,8 +37,8 @@ pub enum RankGroup {
 /// running calls [`RankGroup::join`] and [`RankGroup::run`].
 ///
 /// # Errors
-/// [`RankError::Join`] where the ranks could not be joined, and those of [`Ranks::run`]. A program that launchers start
-/// again should exit with [`RankError::exit_status`].
+/// [`RankError::Join`] where the ranks could not be joined, and those of [`ThreadRanks::run`]. A program that launchers
+/// start again should exit with [`RankError::exit_status`].
 pub fn launch<R: Send, E: Into<BoxError>>(
     config: RankConfig,
     body: impl Fn(Rank) -> Result<R, E> + Sync,
@@ -56,13 +56,13 @@ impl RankGroup {
     pub fn join(mut config: RankConfig) -> Result<Self, JobError> {
         match std::mem::replace(&mut config.start, Ok(Start::Threads(0)))? {
             Start::Threads(n_ranks) => {
-                let ranks = Ranks::of(n_ranks);
+                let ranks = ThreadRanks::of(n_ranks);
                 let threads_per_rank = config.threads_per_rank.unwrap_or(ranks.threads_per_rank);
                 let deadline = config.deadline.unwrap_or(ranks.deadline);
-                Ok(Self::Threads(Ranks { n_ranks, threads_per_rank, deadline }))
+                Ok(Self::Threads(ThreadRanks { n_ranks, threads_per_rank, deadline }))
             }
             #[cfg(feature = "grpc")]
-            Start::Process(launch) => Job::join(launch, config).map(Self::Process),
+            Start::Process(launch) => ProcessGroup::join(launch, config).map(Self::Process),
             #[cfg(not(feature = "grpc"))]
             Start::Process(launch) => Err(JobError::NoProcesses { launch: launch.to_string() }),
         }
@@ -92,14 +92,14 @@ impl RankGroup {
     /// Runs `body` once on each rank of this process, as [`launch`] does.
     ///
     /// # Errors
-    /// Those of [`Ranks::run`]; none where ranks are processes.
+    /// Those of [`ThreadRanks::run`]; none where ranks are processes.
     pub fn run<R: Send, E: Into<BoxError>>(
         self,
         body: impl Fn(Rank) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, RankError> {
         let threads = self.threads();
         let body = |comm: Box<dyn Communicator>| {
-            let info = comm.topology();
+            let info = comm.rank_info();
             body(Rank { comm, info, threads }).map_err(Into::into)
         };
         match self {

@@ -36,17 +36,17 @@ mod single;
 mod sums;
 mod threads;
 
-pub use communicator::{Communicator, Reduce, Topology};
-pub use config::{EngineKind, RankConfig};
+pub use communicator::{Communicator, RankInfo, Reduce};
+pub use config::{CommBackend, RankConfig};
 pub use error::Error;
 pub use exit::{EXIT_FAILED, EXIT_RETRY, TransientError};
 pub use failure::{BoxError, Failure, RankError};
 pub use group::{Rank, RankGroup, launch};
 #[cfg(feature = "grpc")]
-pub use process::Job;
-pub use process::{JobError, Launch, LaunchError, LaunchFlags, MAX_WORLD_SIZE, Master, Source};
-pub use single::Solo;
-pub use threads::{Ranks, ThreadGroup};
+pub use process::ProcessGroup;
+pub use process::{JobError, LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE, MasterAddress};
+pub use single::SingleRank;
+pub use threads::{ThreadGroup, ThreadRanks};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

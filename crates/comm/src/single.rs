@@ -1,24 +1,24 @@
 use std::time::Duration;
 
-use crate::{Communicator, Error, Reduce, Result, Topology};
+use crate::{Communicator, Error, RankInfo, Reduce, Result};
 
 /// The group of one rank: every collective gives what it is given.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Solo;
+pub struct SingleRank;
 
-impl Solo {
+impl SingleRank {
     /// The only rank there is.
     pub fn new() -> Self {
         Self
     }
 }
 
-impl Communicator for Solo {
-    fn topology(&self) -> Topology {
-        Topology { rank: 0, world_size: 1, local_rank: 0 }
+impl Communicator for SingleRank {
+    fn rank_info(&self) -> RankInfo {
+        RankInfo { rank: 0, world_size: 1, local_rank: 0 }
     }
 
-    fn at_step(&mut self, _: u64) {}
+    fn set_step(&mut self, _: u64) {}
 
     fn all_reduce_sum(&mut self, _: Reduce<'_>) -> Result<()> {
         Ok(())
@@ -44,11 +44,11 @@ impl Communicator for Solo {
     }
 
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
-        self.topology().rank_in(ranks)?;
+        self.rank_info().rank_in(ranks)?;
         Ok(Box::new(Self))
     }
 
-    fn channel(&mut self, _: &str) -> Result<Box<dyn Communicator>> {
+    fn duplicate(&mut self, _: &str) -> Result<Box<dyn Communicator>> {
         Ok(Box::new(Self))
     }
 }

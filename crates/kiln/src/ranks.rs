@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_comm::{BoxError, Communicator, RankConfig, Solo, Topology, TransientError};
+use kiln_comm::{BoxError, Communicator, RankConfig, RankInfo, SingleRank, TransientError};
 
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R
 /// One of the ranks that train together. A clone is the same rank.
 #[derive(Clone)]
 pub struct RankHandle {
-    info: Topology,
+    info: RankInfo,
     /// `None` once the ranks have ended: nothing that the body returns holds a communicator.
     comm: Arc<Mutex<Option<Box<dyn Communicator>>>>,
 }
@@ -34,11 +34,11 @@ pub struct RankHandle {
 impl RankHandle {
     /// The only rank.
     pub(crate) fn single() -> Self {
-        Self::new(Box::new(Solo::new()))
+        Self::new(Box::new(SingleRank::new()))
     }
 
     fn new(comm: Box<dyn Communicator>) -> Self {
-        Self { info: comm.topology(), comm: Arc::new(Mutex::new(Some(comm))) }
+        Self { info: comm.rank_info(), comm: Arc::new(Mutex::new(Some(comm))) }
     }
 
     /// The number of this rank, from 0.
@@ -67,7 +67,7 @@ impl RankHandle {
     /// [`Error::RanksEnded`] after the body of [`launch`], and those of the connection.
     pub fn communicator(&self, name: &str) -> Result<Box<dyn Communicator>> {
         let mut comm = self.comm.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(comm.as_mut().ok_or(Error::RanksEnded)?.channel(name)?)
+        Ok(comm.as_mut().ok_or(Error::RanksEnded)?.duplicate(name)?)
     }
 
     fn end(&self) {

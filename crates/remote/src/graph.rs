@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_comm::rpc::Door;
+use kiln_comm::rpc::RpcEndpoint;
 use kiln_feature::{FeatureDType, Labels};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{Part, PartitionBook};
@@ -72,8 +72,8 @@ impl RemoteGraph {
             .map_err(Error::Threads)?;
         let inside = runtime.enter();
         let peer = |address: String| {
-            let door = Door { address, token: token.clone(), tls: tls.clone() };
-            Peer::new(&door, n_channels, deadline).map(Arc::new)
+            let rpc_endpoint = RpcEndpoint { address, token: token.clone(), tls: tls.clone() };
+            Peer::new(&rpc_endpoint, n_channels, deadline).map(Arc::new)
         };
         let peers = servers.into_iter().map(peer).collect::<Result<Vec<_>>>()?;
         drop(inside);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use kiln_comm::rpc::{Door, Tls, Token};
+use kiln_comm::rpc::{RpcEndpoint, Tls, Token};
 use tokio::runtime::Builder;
 
 use crate::peer::Peer;
@@ -32,8 +32,9 @@ impl Health {
     /// In a thread of a tokio runtime, since it waits.
     pub fn ask(address: impl Into<String>, token: Token, tls: Option<Tls>, within: Duration) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
-        let door = Door { address: address.into(), token, tls };
-        let healthy = runtime.block_on(async { Peer::new(&door, 1, within)?.health(within).await })?;
+        let rpc_endpoint = RpcEndpoint { address: address.into(), token, tls };
+        let healthy =
+            runtime.block_on(async { Peer::new(&rpc_endpoint, 1, within)?.health(within).await })?;
         let uptime = Duration::from_millis(healthy.uptime_ms);
         let (part, n_clients) = (healthy.part as usize, healthy.n_clients as usize);
         Ok(Self {

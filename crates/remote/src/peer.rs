@@ -3,7 +3,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kiln_comm::rpc::{Door, Token, is_tls_failure};
+use kiln_comm::rpc::{RpcEndpoint, Token, is_tls_failure};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
@@ -143,9 +143,9 @@ impl Progress {
 
 impl Peer {
     /// Ways to a server, of which none is tried yet. Needs the runtime whose threads wait for them.
-    pub(crate) fn new(door: &Door, n_channels: usize, deadline: Duration) -> Result<Self> {
+    pub(crate) fn new(rpc_endpoint: &RpcEndpoint, n_channels: usize, deadline: Duration) -> Result<Self> {
         let way = || -> Result<Client> {
-            let endpoint = door
+            let endpoint = rpc_endpoint
                 .endpoint()?
                 .http2_keep_alive_interval(BEAT)
                 .keep_alive_timeout(SILENCE)
@@ -153,11 +153,11 @@ impl Peer {
                 .max_frame_size(1 << 20)
                 .initial_stream_window_size(WINDOW_BYTES)
                 .initial_connection_window_size(WINDOW_BYTES);
-            let client = GraphClient::with_interceptor(endpoint.connect_lazy(), door.token.clone());
+            let client = GraphClient::with_interceptor(endpoint.connect_lazy(), rpc_endpoint.token.clone());
             Ok(client.max_decoding_message_size(MAX_MESSAGE_BYTES))
         };
         Ok(Self {
-            address: door.address.clone(),
+            address: rpc_endpoint.address.clone(),
             holds: OnceLock::new(),
             clients: (0..n_channels.max(1)).map(|_| way()).collect::<Result<_>>()?,
             next: AtomicUsize::new(0),

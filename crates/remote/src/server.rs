@@ -2,7 +2,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_comm::rpc::{Door, Throttle, Tls, Token, max_open_files};
+use kiln_comm::rpc::{RpcEndpoint, Throttle, Tls, Token, max_open_files};
 use kiln_partition::Part;
 use tokio::runtime::{Builder, Runtime};
 use tonic::service::interceptor::InterceptedService;
@@ -107,11 +107,12 @@ impl Server {
             started: Instant::now(),
             response_bytes,
         };
-        let door = Door { address: address.clone(), token, tls };
-        let guard = door.guard("another token: clients and servers of a graph have the same");
+        let rpc_endpoint = RpcEndpoint { address: address.clone(), token, tls };
+        let guard =
+            rpc_endpoint.auth_interceptor("another token: clients and servers of a graph have the same");
         let wrong_tokens = guard.wrong_tokens();
         let graph = GraphServer::new(service.clone()).max_decoding_message_size(MAX_QUESTION_BYTES);
-        let router = door
+        let router = rpc_endpoint
             .server()?
             .http2_keepalive_interval(Some(BEAT))
             .http2_keepalive_timeout(Some(SILENCE))
@@ -120,7 +121,7 @@ impl Server {
             .initial_connection_window_size(WINDOW_BYTES)
             .add_service(InterceptedService::new(graph, guard));
         let _inside = runtime.enter();
-        let incoming = door.incoming(listener, n_connections).map_err(failed)?;
+        let incoming = rpc_endpoint.incoming(listener, n_connections).map_err(failed)?;
         runtime.spawn(router.serve_with_incoming(incoming));
         drop(_inside);
         Ok(Self { runtime: Some(runtime), address: bound, service, wrong_tokens })

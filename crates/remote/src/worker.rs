@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_comm::rpc::{Tls, Token};
-use kiln_comm::{Communicator, Topology};
+use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, PartitionBook};
 
@@ -45,9 +45,9 @@ pub struct Worker {
 
 impl Worker {
     /// The part of a rank, among so many parts; `None` where the ranks cannot share them equally.
-    pub fn part_of(topology: Topology, n_parts: usize) -> Option<usize> {
-        let ranks_per_part = ranks_per_part(topology.world_size, n_parts)?;
-        Some(topology.rank / ranks_per_part)
+    pub fn part_of(rank_info: RankInfo, n_parts: usize) -> Option<usize> {
+        let ranks_per_part = ranks_per_part(rank_info.world_size, n_parts)?;
+        Some(rank_info.rank / ranks_per_part)
     }
 
     /// Serves this rank's part where it is its first rank, and connects to the servers of the others. A meeting;
@@ -57,10 +57,10 @@ impl Worker {
     /// [`Error::BadParts`] for another part than [`Worker::part_of`] says or parts that do not belong together, what
     /// [`Server::start`] and [`RemoteGraph::connect`] say, and [`Error::Ranks`].
     pub fn meet(mut meeting: Box<dyn Communicator>, part: Arc<Part>, config: WorkerConfig) -> Result<Self> {
-        let topology = meeting.topology();
+        let rank_info = meeting.rank_info();
         let (n_parts, index) = (part.book.n_parts(), part.index);
-        if Self::part_of(topology, n_parts) != Some(index) {
-            let Topology { rank, world_size, .. } = topology;
+        if Self::part_of(rank_info, n_parts) != Some(index) {
+            let RankInfo { rank, world_size, .. } = rank_info;
             let reason = format!(
                 "rank {rank} of {world_size} holds part {index} of {n_parts}: start as many ranks as there are parts, or a \
                  multiple, and give each part to as many ranks, in order"
@@ -69,11 +69,11 @@ impl Worker {
         }
         let WorkerConfig { host, token, tls, rules, in_flight_bytes } = config;
         let token = agree(&mut *meeting, token)?;
-        let part_of = |rank: usize| Self::part_of(Topology { rank, ..topology }, n_parts);
+        let part_of = |rank: usize| Self::part_of(RankInfo { rank, ..rank_info }, n_parts);
         let serves = |rank: usize| rank == 0 || part_of(rank - 1) != part_of(rank);
         let host = if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]") } else { host };
         let mut server = None;
-        if serves(topology.rank) {
+        if serves(rank_info.rank) {
             let (tls, rules) = (tls.clone(), rules.clone());
             let serve = ServeConfig { tls, rules, ..ServeConfig::new(format!("{host}:0"), token.clone()) };
             server = Some(Server::start(Arc::clone(&part), serve)?);
@@ -105,7 +105,7 @@ impl Worker {
     /// `ItemSampler::shard_by_owner`.
     pub fn owner(&self) -> impl Fn(NodeId) -> usize + Send + Sync + 'static {
         let book = Arc::clone(self.graph.book());
-        let ranks_per_part = ranks_per_part(self.meeting.topology().world_size, book.n_parts()).unwrap_or(1);
+        let ranks_per_part = ranks_per_part(self.meeting.rank_info().world_size, book.n_parts()).unwrap_or(1);
         move |node| owner(&book, ranks_per_part, node)
     }
 
@@ -136,7 +136,7 @@ fn owner(book: &PartitionBook, ranks_per_part: usize, node: NodeId) -> usize {
 
 /// The word of rank 0, that it was given or makes. Others' do not count: launchers give the environment to some alone.
 fn agree(meeting: &mut dyn Communicator, given: Option<Token>) -> Result<Token> {
-    let mut word = match (meeting.topology().rank, given) {
+    let mut word = match (meeting.rank_info().rank, given) {
         (0, Some(token)) => token.word().as_bytes().to_vec(),
         (0, None) => Token::random_text()?.into_bytes(),
         _ => Vec::new(),

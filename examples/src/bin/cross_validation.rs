@@ -10,7 +10,7 @@
 use anyhow::ensure;
 use burn::tensor::Device;
 use clap::Parser;
-use kiln_comm::{Communicator, Solo};
+use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Split;
 use kiln_examples::args::{self, FitArgs};
 use kiln_examples::graphs::{GinArgs, GinTask, GraphArgs, Graphs};
@@ -74,9 +74,9 @@ fn rank(
     folds: &[Vec<NodeId>],
     comm: &dyn Communicator,
 ) -> anyhow::Result<Vec<Judged>> {
-    let topology = comm.topology();
-    let device = args.run.device_of(topology.local_rank);
-    let own = (0..folds.len()).filter(|fold| fold % topology.world_size == topology.rank);
+    let rank_info = comm.rank_info();
+    let device = args.run.device_of(rank_info.local_rank);
+    let own = (0..folds.len()).filter(|fold| fold % rank_info.world_size == rank_info.rank);
     let judge = |fold| {
         let inner = (fold + 1) % folds.len();
         let paper = train(args, graphs, folds, &[fold], &device)?.remove(0);
@@ -102,7 +102,7 @@ fn train(
     let (run, model) = (&args.run, args.model.config(graphs)?);
     let config = TrainerConfig { device: device.clone(), ..run.trainer(0, args.fit.optimizer()?) };
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(GinTask::new(), &config, Box::new(Solo), init)?;
+    let mut trainer = Trainer::new(GinTask::new(), &config, Box::new(SingleRank), init)?;
     let train = graphs.loader(&trainer, &rest, run)?;
     ensure!(train.n_steps(trainer.next_phase()) > 0, "no step for these folds: lower --batch-size");
     let judge = |&fold: &usize| graphs.loader(&trainer, &folds[fold], run);

@@ -57,7 +57,7 @@ fn train(
     comm: Box<dyn Communicator>,
 ) -> anyhow::Result<Ending> {
     let (run, model) = (program.run, model.config(graphs)?);
-    let config = run.trainer(comm.topology().local_rank, program.fit.optimizer()?);
+    let config = run.trainer(comm.rank_info().local_rank, program.fit.optimizer()?);
     let trainer = Trainer::new(GinTask::new(), &config, comm, |key, device| model.init(key, device))?;
     let [train, val, test] =
         [&split.train, &split.val, &split.test].map(|part| graphs.loader(&trainer, part, run));

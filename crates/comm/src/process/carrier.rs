@@ -10,8 +10,8 @@ use crate::process::engine::Engines;
 use crate::process::machine::{host, machine_id};
 use crate::process::store::Store;
 use crate::process::watchdog::control::Control;
-use crate::rpc::{Door, Token, log};
-use crate::{EngineKind, JobError, Launch, Master, RankConfig};
+use crate::rpc::{RpcEndpoint, Token, log};
+use crate::{CommBackend, JobError, LaunchEnv, MasterAddress, RankConfig};
 
 /// What carries bytes before there is a connection.
 pub(crate) enum Carrier {
@@ -28,27 +28,27 @@ pub(crate) enum Carrier {
 
 /// Where the processes meet.
 pub(crate) struct Meet {
-    pub(crate) door: Door,
+    pub(crate) rpc_endpoint: RpcEndpoint,
     /// On the first rank.
     pub(crate) listener: Option<TcpListener>,
 }
 
 impl Carrier {
-    /// Starts the engine that was asked for; with [`EngineKind::Auto`] the first of MPI and NCCL that works on this
+    /// Starts the engine that was asked for; with [`CommBackend::Auto`] the first of MPI and NCCL that works on this
     /// machine. Returns its name, too.
-    pub(crate) fn start(launch: &Launch, config: &RankConfig) -> Result<(Self, &'static str), JobError> {
+    pub(crate) fn start(launch: &LaunchEnv, config: &RankConfig) -> Result<(Self, &'static str), JobError> {
         let mpi = || Ok((Self::start_mpi(launch)?, "mpi"));
         let nccl = || Ok((Self::start_nccl(launch, config.cuda_device)?, "nccl"));
         match config.engine {
-            EngineKind::Store => Ok((Self::Store, "store")),
-            EngineKind::Mpi => mpi(),
-            EngineKind::Nccl => nccl(),
-            EngineKind::Auto => first_that_works(&launch.to_string(), mpi, nccl),
+            CommBackend::Store => Ok((Self::Store, "store")),
+            CommBackend::Mpi => mpi(),
+            CommBackend::Nccl => nccl(),
+            CommBackend::Auto => first_that_works(&launch.to_string(), mpi, nccl),
         }
     }
 
     #[cfg(feature = "mpi")]
-    fn start_mpi(launch: &Launch) -> Result<Self, JobError> {
+    fn start_mpi(launch: &LaunchEnv) -> Result<Self, JobError> {
         let world = crate::process::mpi::MpiWorld::start()?;
         let (rank, world_size) = (world.rank(), world.world_size());
         if (rank, world_size) == (launch.rank, launch.world_size) {
@@ -58,21 +58,21 @@ impl Carrier {
     }
 
     #[cfg(not(feature = "mpi"))]
-    fn start_mpi(_: &Launch) -> Result<Self, JobError> {
+    fn start_mpi(_: &LaunchEnv) -> Result<Self, JobError> {
         Err(JobError::NotBuilt { engine: "mpi" })
     }
 
     #[cfg(feature = "nccl")]
-    fn start_nccl(launch: &Launch, cuda_device: Option<usize>) -> Result<Self, JobError> {
+    fn start_nccl(launch: &LaunchEnv, cuda_device: Option<usize>) -> Result<Self, JobError> {
         Ok(Self::Nccl { device: crate::process::nccl::Nccl::device_of(launch.local_rank, cuda_device)? })
     }
 
     #[cfg(not(feature = "nccl"))]
-    fn start_nccl(_: &Launch, _: Option<usize>) -> Result<Self, JobError> {
+    fn start_nccl(_: &LaunchEnv, _: Option<usize>) -> Result<Self, JobError> {
         Err(JobError::NotBuilt { engine: "nccl" })
     }
 
-    pub(crate) fn meet(&self, launch: &Launch, config: &RankConfig) -> Result<Meet, JobError> {
+    pub(crate) fn meet(&self, launch: &LaunchEnv, config: &RankConfig) -> Result<Meet, JobError> {
         match self {
             Self::Store => {
                 let Some(master) = &launch.master else {
@@ -81,7 +81,7 @@ impl Carrier {
                 let token = Token::new(config.token.as_ref().ok_or(JobError::NoToken)?)?;
                 let listener = if launch.rank == 0 { Some(listen_soon(master, config)?) } else { None };
                 Ok(Meet {
-                    door: Door { address: master.to_string(), token, tls: config.tls.clone() },
+                    rpc_endpoint: RpcEndpoint { address: master.to_string(), token, tls: config.tls.clone() },
                     listener,
                 })
             }
@@ -105,7 +105,10 @@ impl Carrier {
                 match text.split_once('\n') {
                     Some((address, token)) if !address.is_empty() => {
                         let (address, token) = (address.to_owned(), Token::new(token)?);
-                        Ok(Meet { door: Door { address, token, tls: config.tls.clone() }, listener })
+                        Ok(Meet {
+                            rpc_endpoint: RpcEndpoint { address, token, tls: config.tls.clone() },
+                            listener,
+                        })
                     }
                     _ => Err(JobError::Refused { reason: text.trim_start().to_owned() }),
                 }
@@ -144,14 +147,14 @@ fn first_that_works<T>(
 /// Rank 0's address, the token and what listens there.
 #[cfg(feature = "mpi")]
 fn first_of_mpi(
-    launch: &Launch,
+    launch: &LaunchEnv,
     config: &RankConfig,
     is_one_machine: bool,
 ) -> Result<(String, String, TcpListener), JobError> {
     let listener = match &launch.master {
         Some(master) => listen(master)?,
-        None if is_one_machine => listen(&Master { host: "127.0.0.1".to_owned(), port: 0 })?,
-        None => listen(&Master { host: host(), port: 0 })?,
+        None if is_one_machine => listen(&MasterAddress { host: "127.0.0.1".to_owned(), port: 0 })?,
+        None => listen(&MasterAddress { host: host(), port: 0 })?,
     };
     let address = listener.local_addr().map_err(|error| JobError::Mpi { reason: error.to_string() })?;
     if !is_one_machine && address.ip().is_loopback() {
@@ -171,7 +174,7 @@ const PATIENT: Duration = Duration::from_secs(30);
 
 /// Listens as [`listen`] does; retries where the name is not known yet, or is that of a machine before this one, as in
 /// Kubernetes after a restart, and where rank 0 of the attempt before still has the port.
-fn listen_soon(master: &Master, config: &RankConfig) -> Result<TcpListener, JobError> {
+fn listen_soon(master: &MasterAddress, config: &RankConfig) -> Result<TcpListener, JobError> {
     let (started, limit, mut is_logged) = (Instant::now(), config.join_within.min(PATIENT), false);
     loop {
         match listen(master) {
@@ -192,7 +195,7 @@ fn listen_soon(master: &Master, config: &RankConfig) -> Result<TcpListener, JobE
 }
 
 /// Listens at an address of this machine, and at no other.
-fn listen(master: &Master) -> Result<TcpListener, JobError> {
+fn listen(master: &MasterAddress) -> Result<TcpListener, JobError> {
     let failed = |source| JobError::Listen { address: master.to_string(), source };
     let listener = TcpListener::bind((master.host.as_str(), master.port)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;

@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::process::engine::{Engine, Engines, Parts, PartsMut};
 use crate::process::watchdog::place::Place;
 use crate::sums::{Number, share};
-use crate::{Communicator, Error, Reduce, Result, Topology};
+use crate::{Communicator, Error, RankInfo, Reduce, Result};
 
 /// A rank of a group of processes: numbers the collectives, notes where this rank waits and for how long it may,
 /// and makes sure that all ranks are in the same collective before any of them moves a byte.
@@ -35,7 +35,7 @@ pub(crate) struct ProcessCommunicator {
 
 /// What all groups of a process share.
 pub(crate) struct Context {
-    pub(crate) topology: Topology,
+    pub(crate) rank_info: RankInfo,
     pub(crate) place: Arc<Place>,
     pub(crate) engines: Box<dyn Engines>,
     /// How long a rank waits in a collective.
@@ -62,7 +62,7 @@ struct Header {
 impl ProcessCommunicator {
     /// All ranks of the job.
     pub(crate) fn world(context: Arc<Context>) -> Self {
-        let Topology { rank, world_size, .. } = context.topology;
+        let RankInfo { rank, world_size, .. } = context.rank_info;
         Self::new(context, (0..world_size).collect(), rank, String::new())
     }
 
@@ -162,16 +162,16 @@ impl ProcessCommunicator {
 }
 
 impl Communicator for ProcessCommunicator {
-    fn topology(&self) -> Topology {
-        Topology { rank: self.member, world_size: self.n_ranks(), ..self.context.topology }
+    fn rank_info(&self) -> RankInfo {
+        RankInfo { rank: self.member, world_size: self.n_ranks(), ..self.context.rank_info }
     }
 
-    fn at_step(&mut self, step: u64) {
-        self.context.place.at_step(step);
+    fn set_step(&mut self, step: u64) {
+        self.context.place.set_step(step);
     }
 
-    fn at_phase(&mut self, phase: &'static str) {
-        self.context.place.at_phase(phase);
+    fn set_stage(&mut self, phase: &'static str) {
+        self.context.place.set_stage(phase);
     }
 
     fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()> {
@@ -249,12 +249,12 @@ impl Communicator for ProcessCommunicator {
     }
 
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
-        let position = self.topology().rank_in(ranks)?;
+        let position = self.rank_info().rank_in(ranks)?;
         let of_job: Vec<usize> = ranks.iter().map(|rank| self.ranks[*rank]).collect();
         Ok(self.child(format!("subgroup {of_job:?}"), of_job, position))
     }
 
-    fn channel(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
+    fn duplicate(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
         let (ranks, member) = (self.ranks.clone(), self.member);
         Ok(self.child(format!("channel {name:?}"), ranks, member))
     }

@@ -1,27 +1,27 @@
 use std::fmt;
 use std::num::NonZeroU16;
 
-use crate::Master;
-use crate::process::master::{first_host, is_host};
+use crate::MasterAddress;
+use crate::process::master_address::{first_host, is_host};
 
 /// What stands between the id of a run of torchrun and the number of restarts of an agent.
 pub(crate) const AGENT_RESTART: &str = ", agent restart ";
 
-/// Which process of a job this is, and how it finds the others.
+/// The launch of a process as its launcher describes it: which process of a job this is, and how it finds the others.
 ///
 /// ```
-/// use kiln_comm::{Launch, LaunchFlags};
+/// use kiln_comm::{LaunchEnv, LaunchFlags};
 /// // As torchrun sets them.
 /// let vars = [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")];
 /// let var = |name: &str| vars.iter().find(|(var, _)| *var == name).map(|(_, value)| value.to_string());
-/// let launch = Launch::detect(&LaunchFlags::default(), var)?.expect("there are several processes");
+/// let launch = LaunchEnv::detect(&LaunchFlags::default(), var)?.expect("there are several processes");
 /// assert_eq!((launch.rank, launch.world_size, launch.master.unwrap().port), (1, 4, 29500));
 /// # Ok::<(), kiln_comm::LaunchError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launch {
+pub struct LaunchEnv {
     /// What said so.
-    pub source: Source,
+    pub source: Launcher,
     /// This process among all, below `world_size`.
     pub rank: usize,
     /// Processes of the job, at least 1.
@@ -30,7 +30,7 @@ pub struct Launch {
     pub local_rank: usize,
     /// Where the first process serves the others; `None` where the launcher does not say and MPI
     /// must carry it.
-    pub master: Option<Master>,
+    pub master: Option<MasterAddress>,
     /// Identifies this attempt at the job, the same for all its processes and another one after a restart; `None` where
     /// the launcher has no name for it.
     pub job_id: Option<String>,
@@ -39,9 +39,9 @@ pub struct Launch {
 /// The most processes of a job: more are a typing error.
 pub const MAX_WORLD_SIZE: usize = 1 << 16;
 
-/// What says which process of a job this is, in the order of who is believed.
+/// A launcher, which says which process of a job this is, in the order of who is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum Launcher {
     /// The command line.
     Flags,
     /// torchrun, or who sets the same variables: a manifest of Kubernetes.
@@ -64,7 +64,7 @@ pub struct LaunchFlags {
     /// `--local-rank`: the rank where it is not given, so that all processes are of one machine.
     pub local_rank: Option<usize>,
     /// `--master`: believed before what any launcher says of it, and no launch by itself.
-    pub master: Option<Master>,
+    pub master: Option<MasterAddress>,
 }
 
 /// Why the way a process was started cannot be made out.
@@ -75,7 +75,7 @@ pub enum LaunchError {
     #[error("the launch by {launcher} has {found}, but lacks {missing}: {}", launcher.remedy())]
     Incomplete {
         /// What speaks.
-        launcher: Source,
+        launcher: Launcher,
         /// What it says, as `NAME=value`.
         found: String,
         /// The names of what it does not say.
@@ -129,7 +129,7 @@ pub enum LaunchError {
          next; correct it, or give --master HOST:PORT"
     )]
     NoPort(String),
-    /// A text that is no [`Master`].
+    /// A text that is no [`MasterAddress`].
     #[error("{0:?} is no HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535")]
     BadMaster(String),
 }
@@ -140,9 +140,9 @@ const STEP_IDS: [&str; 2] = ["SLURM_STEP_ID", "SLURM_STEPID"];
 /// The step that Slurm counts the batch script itself as; it has one process, whatever the job asked for.
 const BATCH_STEP: &str = "4294967291";
 
-impl Launch {
+impl LaunchEnv {
     /// Reads how this process was started; `None` is one process alone, as is a Slurm step of one task.
-    /// The first [`Source`] that says anything is believed, and must be complete. `var` gives the value of an
+    /// The first [`Launcher`] that says anything is believed, and must be complete. `var` gives the value of an
     /// environment variable; an empty one counts as not set.
     ///
     /// Slurm names no master: it is on the first host of the step, where rank 0 is unless the tasks were
@@ -164,19 +164,19 @@ impl Launch {
         if MAX_WORLD_SIZE < world_size {
             return Err(LaunchError::TooManyRanks(said.setting(world_name)));
         }
-        if source == Source::Slurm && world_size == 1 {
+        if source == Launcher::Slurm && world_size == 1 {
             return Ok(None);
         }
         let rank = said.number(source, rank_name)?;
         let local_rank = match source {
-            Source::Flags => flags.local_rank.unwrap_or(rank),
+            Launcher::Flags => flags.local_rank.unwrap_or(rank),
             _ => said.number(source, local_name)?,
         };
         let mut fits = vec![
             (rank < world_size, rank_name, world_name),
             (local_rank < world_size, local_name, world_name),
         ];
-        if source == Source::Torchrun
+        if source == Launcher::Torchrun
             && let Some(n_local) = said.optional("LOCAL_WORLD_SIZE")?
         {
             fits.push((local_rank < n_local, local_name, "LOCAL_WORLD_SIZE"));
@@ -191,7 +191,7 @@ impl Launch {
     }
 }
 
-impl Source {
+impl Launcher {
     /// The names of the rank, the world size and the local rank.
     fn numbers(self) -> [&'static str; 3] {
         match self {
@@ -235,14 +235,14 @@ struct Said<'a> {
 
 impl Said<'_> {
     /// The first source that says anything.
-    fn source(&self) -> Result<Option<Source>, LaunchError> {
-        for source in [Source::Flags, Source::Torchrun, Source::OpenMpi, Source::Pmix] {
+    fn source(&self) -> Result<Option<Launcher>, LaunchError> {
+        for source in [Launcher::Flags, Launcher::Torchrun, Launcher::OpenMpi, Launcher::Pmix] {
             if source.signs().iter().any(|name| self.get(name).is_some()) {
                 return Ok(Some(source));
             }
         }
         if STEP_IDS.iter().find_map(|name| self.get(name)).is_some_and(|id| id != BATCH_STEP) {
-            return Ok(Some(Source::Slurm));
+            return Ok(Some(Launcher::Slurm));
         }
         match self.optional("SLURM_NTASKS")? {
             Some(n_tasks @ 2..) if self.get("SLURM_JOB_ID").is_some() => Err(LaunchError::NoStep { n_tasks }),
@@ -252,10 +252,10 @@ impl Said<'_> {
 
     /// Refuses a number that another launcher tells otherwise. A Slurm step may differ from torchrun, as each
     /// of its tasks may be an agent that starts several ranks.
-    fn agree(&self, source: Source) -> Result<(), LaunchError> {
+    fn agree(&self, source: Launcher) -> Result<(), LaunchError> {
         let twins: &[_] = match source {
-            Source::Torchrun => &[("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")],
-            Source::Pmix => &[("SLURM_PROCID", "PMIX_RANK")],
+            Launcher::Torchrun => &[("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")],
+            Launcher::Pmix => &[("SLURM_PROCID", "PMIX_RANK")],
             _ => &[],
         };
         for (ours, theirs) in twins {
@@ -269,44 +269,44 @@ impl Said<'_> {
         Ok(())
     }
 
-    fn master(&self, source: Source) -> Result<Option<Master>, LaunchError> {
+    fn master(&self, source: Launcher) -> Result<Option<MasterAddress>, LaunchError> {
         match source {
             _ if self.flags.master.is_some() => Ok(self.flags.master.clone()),
-            Source::Flags | Source::OpenMpi => Ok(None),
-            Source::Torchrun => self.master_of_torchrun().map(Some),
-            Source::Pmix | Source::Slurm => self.master_of_slurm(source).map(Some),
+            Launcher::Flags | Launcher::OpenMpi => Ok(None),
+            Launcher::Torchrun => self.master_of_torchrun().map(Some),
+            Launcher::Pmix | Launcher::Slurm => self.master_of_slurm(source).map(Some),
         }
     }
 
-    fn master_of_torchrun(&self) -> Result<Master, LaunchError> {
-        let host = self.needed(Source::Torchrun, "MASTER_ADDR")?;
+    fn master_of_torchrun(&self) -> Result<MasterAddress, LaunchError> {
+        let host = self.needed(Launcher::Torchrun, "MASTER_ADDR")?;
         if !is_host(&host) {
             return Err(LaunchError::NoHost(self.setting("MASTER_ADDR")));
         }
         let agent = self.get("TORCHELASTIC_USE_AGENT_STORE");
         let agent_listens = agent.is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let port = self.needed(Source::Torchrun, "MASTER_PORT")?.parse::<NonZeroU16>().ok();
+        let port = self.needed(Launcher::Torchrun, "MASTER_PORT")?.parse::<NonZeroU16>().ok();
         let port = port.and_then(|port| port.get().checked_add(agent_listens.into()));
         let port = port.ok_or_else(|| LaunchError::NoPort(self.setting("MASTER_PORT")))?;
-        Ok(Master { host, port })
+        Ok(MasterAddress { host, port })
     }
 
-    fn master_of_slurm(&self, source: Source) -> Result<Master, LaunchError> {
+    fn master_of_slurm(&self, source: Launcher) -> Result<MasterAddress, LaunchError> {
         let nodes_name = self.nodes_name();
         let host = first_host(&self.needed(source, nodes_name)?);
         let host = host.ok_or_else(|| LaunchError::NoHost(self.setting(nodes_name)))?;
         let job_id = self.number(source, "SLURM_JOB_ID")?;
-        Ok(Master { host, port: 29_400 + (job_id % 1000) as u16 })
+        Ok(MasterAddress { host, port: 29_400 + (job_id % 1000) as u16 })
     }
 
     /// What tells this attempt at the job from others: torchrun counts restarts, Slurm those of a job that it requeued.
-    fn job_id(&self, source: Source) -> Option<String> {
+    fn job_id(&self, source: Launcher) -> Option<String> {
         let (id, how, restarts) = match source {
-            Source::Flags | Source::OpenMpi => return None,
-            Source::Torchrun => {
+            Launcher::Flags | Launcher::OpenMpi => return None,
+            Launcher::Torchrun => {
                 (self.get("TORCHELASTIC_RUN_ID")?, AGENT_RESTART, "TORCHELASTIC_RESTART_COUNT")
             }
-            Source::Pmix | Source::Slurm => {
+            Launcher::Pmix | Launcher::Slurm => {
                 let step = STEP_IDS.iter().find_map(|name| self.get(name))?;
                 (format!("{}.{step}", self.get("SLURM_JOB_ID")?), ", restart ", "SLURM_RESTART_COUNT")
             }
@@ -323,11 +323,11 @@ impl Said<'_> {
         if self.get(step_nodes).is_some() { step_nodes } else { "SLURM_JOB_NODELIST" }
     }
 
-    fn number(&self, source: Source, name: &str) -> Result<usize, LaunchError> {
+    fn number(&self, source: Launcher, name: &str) -> Result<usize, LaunchError> {
         self.optional(name)?.ok_or_else(|| self.incomplete(source))
     }
 
-    fn needed(&self, source: Source, name: &str) -> Result<String, LaunchError> {
+    fn needed(&self, source: Launcher, name: &str) -> Result<String, LaunchError> {
         self.get(name).ok_or_else(|| self.incomplete(source))
     }
 
@@ -336,14 +336,14 @@ impl Said<'_> {
         number.map_err(|_| LaunchError::NotANumber(self.setting(name)))
     }
 
-    fn incomplete(&self, launcher: Source) -> LaunchError {
+    fn incomplete(&self, launcher: Launcher) -> LaunchError {
         let mut needed = launcher.numbers().to_vec();
         match launcher {
-            Source::Flags => needed.truncate(2), // The local rank has its default.
-            Source::OpenMpi => {}
+            Launcher::Flags => needed.truncate(2), // The local rank has its default.
+            Launcher::OpenMpi => {}
             _ if self.flags.master.is_some() => {}
-            Source::Torchrun => needed.extend(["MASTER_ADDR", "MASTER_PORT"]),
-            Source::Pmix | Source::Slurm => needed.extend([self.nodes_name(), "SLURM_JOB_ID"]),
+            Launcher::Torchrun => needed.extend(["MASTER_ADDR", "MASTER_PORT"]),
+            Launcher::Pmix | Launcher::Slurm => needed.extend([self.nodes_name(), "SLURM_JOB_ID"]),
         }
         needed.retain(|name| self.get(name).is_none());
         let mut found = launcher.signs();
@@ -368,7 +368,7 @@ impl Said<'_> {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for Launcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Flags => "the flags",
@@ -380,7 +380,7 @@ impl fmt::Display for Source {
     }
 }
 
-impl fmt::Display for Launch {
+impl fmt::Display for LaunchEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, rank, world_size, local_rank, master, .. } = self;
         write!(f, "rank {rank} of {world_size}, local rank {local_rank}, by {source}")?;

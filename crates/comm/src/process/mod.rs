@@ -7,16 +7,16 @@ mod communicator;
 #[cfg(feature = "grpc")]
 mod engine;
 mod error;
-#[cfg(feature = "grpc")]
-mod job;
 mod launch;
 #[cfg(feature = "grpc")]
 mod machine;
-mod master;
+mod master_address;
 #[cfg(feature = "mpi")]
 mod mpi;
 #[cfg(feature = "nccl")]
 mod nccl;
+#[cfg(feature = "grpc")]
+mod process_group;
 #[cfg(feature = "grpc")]
 mod proto;
 #[cfg(feature = "grpc")]
@@ -27,7 +27,7 @@ mod store;
 mod watchdog;
 
 pub use error::JobError;
+pub use launch::{LaunchEnv, LaunchError, LaunchFlags, Launcher, MAX_WORLD_SIZE};
+pub use master_address::MasterAddress;
 #[cfg(feature = "grpc")]
-pub use job::Job;
-pub use launch::{Launch, LaunchError, LaunchFlags, MAX_WORLD_SIZE, Source};
-pub use master::Master;
+pub use process_group::ProcessGroup;

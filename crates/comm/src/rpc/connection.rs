@@ -21,8 +21,8 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 /// A timer that fires later than this by so much was not served, because this process was stopped.
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// Whether the other side of a connection may keep it: a value that a [`Guard`](crate::rpc::Guard) and services find in the
-/// extensions of each request.
+/// Whether the other side of a connection may keep it: a value that an [`AuthInterceptor`](crate::rpc::AuthInterceptor)
+/// and services find in the extensions of each request.
 #[derive(Debug, Clone)]
 pub struct Admission(Arc<Shared>);
 

@@ -6,14 +6,14 @@ use tonic::transport::{Channel, Endpoint, Server};
 
 use crate::failure::chain;
 use crate::rpc::listener::{Incoming, listen};
-use crate::rpc::{Error, Guard, Result, Tls, Token, log};
+use crate::rpc::{AuthInterceptor, Error, Result, Tls, Token, log};
 
 /// How long one attempt to reach the other side takes.
 pub const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// Where a process serves, and what opens it.
+/// The address where a process serves, with the token and certificates that open it.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct RpcEndpoint {
     /// `HOST:PORT`.
     pub address: String,
     /// What each call carries.
@@ -22,8 +22,8 @@ pub struct Door {
     pub tls: Option<Tls>,
 }
 
-impl Door {
-    /// What services are added to, each behind its [`Guard`].
+impl RpcEndpoint {
+    /// What services are added to, each behind its [`AuthInterceptor`].
     ///
     /// # Errors
     /// [`Error::Tls`].
@@ -34,9 +34,9 @@ impl Door {
         }
     }
 
-    /// What stands before a service: calls without the token get `refusal`.
-    pub fn guard(&self, refusal: &'static str) -> Guard {
-        Guard::new(self.token.clone(), refusal)
+    /// The interceptor of a service: calls without the token get `refusal`.
+    pub fn auth_interceptor(&self, refusal: &'static str) -> AuthInterceptor {
+        AuthInterceptor::new(self.token.clone(), refusal)
     }
 
     /// The connections that come to the listener, at most `max_connections` at once. One whose other side does not
@@ -87,7 +87,7 @@ impl Door {
     /// has taken.
     ///
     /// # Errors
-    /// As [`Door::endpoint`], and [`Error::NoAnswer`].
+    /// As [`RpcEndpoint::endpoint`], and [`Error::NoAnswer`].
     pub async fn connect(&self, within: Duration, waits: impl Fn(u64)) -> Result<Channel> {
         let (started, mut told) = (Instant::now(), 0);
         let endpoint = self.endpoint()?;
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn warns_of_listeners_without_tls_that_other_machines_reach() {
         let token = Token::new("a-word-of-this-test").unwrap();
-        let plain = Door { address: String::new(), token, tls: None };
+        let plain = RpcEndpoint { address: String::new(), token, tls: None };
         let file = std::path::PathBuf::new;
         let tls = Some(Tls { authority: file(), certificate: file(), key: file() });
-        let secured = Door { tls, ..plain.clone() };
+        let secured = RpcEndpoint { tls, ..plain.clone() };
         for (address, is_open) in [
             ("10.0.0.1:29500", true),
             ("0.0.0.0:29500", true),

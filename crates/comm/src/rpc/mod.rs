@@ -3,10 +3,10 @@
 //! meant: between the ranks of a job in this crate, between graph servers and their clients in `kiln-remote`.
 //!
 //! ```
-//! use kiln_comm::rpc::{Door, Token};
+//! use kiln_comm::rpc::{RpcEndpoint, Token};
 //! let token = Token::new("a word that nobody guesses".replace(' ', "-").as_str())?;
-//! let door = Door { address: "node1:29500".to_owned(), token, tls: None };
-//! assert!(door.endpoint().is_ok());
+//! let rpc_endpoint = RpcEndpoint { address: "node1:29500".to_owned(), token, tls: None };
+//! assert!(rpc_endpoint.endpoint().is_ok());
 //! # Ok::<(), kiln_comm::rpc::Error>(())
 //! ```
 
@@ -20,13 +20,13 @@ mod tls;
 mod token;
 
 pub use connection::{AUTHENTICATE_WITHIN, Admission, Connection};
-pub use endpoint::{ATTEMPT, Door};
+pub use endpoint::{ATTEMPT, RpcEndpoint};
 pub use error::Error;
 pub use listener::{Incoming, max_open_files};
 pub use log::{Throttle, log};
 pub use secret::{ensure_private, secret};
 pub use tls::{Tls, is_tls_failure};
-pub use token::{Guard, Token};
+pub use token::{AuthInterceptor, Token};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -77,10 +77,10 @@ impl Interceptor for Token {
     }
 }
 
-/// Lets calls through that carry the token: an interceptor of a server. Counts the others and logs them, at most one line
-/// a minute.
+/// An interceptor of a server, which lets calls through that carry the token. Counts the others and logs them, at most
+/// one line a minute.
 #[derive(Debug, Clone)]
-pub struct Guard {
+pub struct AuthInterceptor {
     token: Token,
     refusal: &'static str,
     admits: Admits,
@@ -96,7 +96,7 @@ enum Admits {
     Service,
 }
 
-impl Guard {
+impl AuthInterceptor {
     pub(crate) fn new(token: Token, refusal: &'static str) -> Self {
         Self { token, refusal, admits: Admits::Token, wrong: Arc::new(Throttle::new(LOG_EVERY)) }
     }
@@ -122,7 +122,7 @@ impl Guard {
     }
 }
 
-impl Interceptor for Guard {
+impl Interceptor for AuthInterceptor {
     fn call(&mut self, request: Request<()>) -> std::result::Result<Request<()>, Status> {
         let admission = request.extensions().get::<Admission>();
         match request.metadata().get(KEY) {
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn call(guard: &mut Guard, token: Option<&str>, admission: &Admission) -> bool {
+    fn call(guard: &mut AuthInterceptor, token: Option<&str>, admission: &Admission) -> bool {
         let mut request = Request::new(());
         if let Some(token) = token {
             request.metadata_mut().insert(KEY, token.parse().unwrap());
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn counts_calls_with_a_wrong_token() {
-        let mut guard = Guard::new(Token::new("the-word-of-this-test").unwrap(), "another token");
+        let mut guard = AuthInterceptor::new(Token::new("the-word-of-this-test").unwrap(), "another token");
         let stranger = Admission::new(([127, 0, 0, 1], 1).into());
         for token in [None, Some("another-word-of-this-test"), Some("the-word-of-this-tes")] {
             // A service's clones count together.

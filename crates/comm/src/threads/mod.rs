@@ -6,5 +6,5 @@ mod state;
 mod thread_group;
 mod world;
 
-pub use ranks::Ranks;
+pub use ranks::ThreadRanks;
 pub use thread_group::ThreadGroup;

@@ -10,7 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::failure::{BoxError, Failure, RankError, chain};
 use crate::threads::state::Ending;
 use crate::threads::world::World;
-use crate::{Communicator, Solo, ThreadGroup};
+use crate::{Communicator, SingleRank, ThreadGroup};
 
 /// The largest number of threads that is taken, of all ranks: more is a slip of the keyboard.
 const MAX_THREADS: usize = 1024;
@@ -18,9 +18,9 @@ const MAX_THREADS: usize = 1024;
 /// Stack of a thread: as much as a main thread has, so that what runs there runs in a rank.
 const STACK_BYTES: usize = 8 << 20;
 
-/// How many ranks a program has, and of what size.
+/// Ranks that are threads of this process: how many, and of what size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ranks {
+pub struct ThreadRanks {
     /// Number of ranks, at least 1.
     pub n_ranks: usize,
     /// Threads of each rank's pool, at least 1; with all ranks together 1,024 at most.
@@ -30,14 +30,14 @@ pub struct Ranks {
     pub deadline: Duration,
 }
 
-impl Default for Ranks {
+impl Default for ThreadRanks {
     /// One rank with all cores, and 10 minutes.
     fn default() -> Self {
         Self::of(1)
     }
 }
 
-impl Ranks {
+impl ThreadRanks {
     /// Ranks that share the machine's cores: each has as many threads as leave no core with two, and one
     /// where there are more ranks than cores.
     pub fn of(n_ranks: usize) -> Self {
@@ -47,7 +47,7 @@ impl Ranks {
     }
 
     /// Runs `body` once on each rank, all at the same time, and returns their results by rank when the last
-    /// has come to its end. A single rank gets a [`Solo`], several are a [`ThreadGroup`].
+    /// has come to its end. A single rank gets a [`SingleRank`], several are a [`ThreadGroup`].
     ///
     /// A body runs in a thread of its rank's own pool of `threads_per_rank` threads, so that data-parallel
     /// loops in it stay on them. Threads that a body starts itself are outside the pool: loops in them are
@@ -179,10 +179,13 @@ struct Notes {
 
 impl Watch {
     /// With a communicator for each rank.
-    fn new(ranks: &Ranks) -> (Self, Vec<Box<dyn Communicator>>) {
-        let Ranks { n_ranks, deadline, .. } = *ranks;
+    fn new(ranks: &ThreadRanks) -> (Self, Vec<Box<dyn Communicator>>) {
+        let ThreadRanks { n_ranks, deadline, .. } = *ranks;
         if n_ranks == 1 {
-            return (Self { n_ranks, world: None, notes: Mutex::default() }, vec![Box::new(Solo::new())]);
+            return (
+                Self { n_ranks, world: None, notes: Mutex::default() },
+                vec![Box::new(SingleRank::new())],
+            );
         }
         let world = Arc::new(World::with_bodies(n_ranks, deadline));
         let comms = ThreadGroup::of_world(&world, n_ranks);
@@ -272,7 +275,7 @@ mod tests {
     #[test]
     fn a_thread_that_cannot_be_started_leaves_nobody_waiting() {
         let never = Duration::from_secs(1_000_000);
-        let ranks = Ranks { n_ranks: 4, threads_per_rank: 1, deadline: never };
+        let ranks = ThreadRanks { n_ranks: 4, threads_per_rank: 1, deadline: never };
         let builder =
             |rank| thread::Builder::new().stack_size(if rank == 2 { usize::MAX / 4 } else { 1 << 16 });
         let outcome = ranks.run_in(builder, |mut comm| Ok(comm.barrier(never)?));

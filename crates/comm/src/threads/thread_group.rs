@@ -10,9 +10,9 @@ use crate::sums::Sums;
 use crate::threads::group::{Birth, Farewell, GroupId, Origin};
 use crate::threads::state::Seat;
 use crate::threads::world::World;
-use crate::{Communicator, Error, Reduce, Result, Topology};
+use crate::{Communicator, Error, RankInfo, Reduce, Result};
 
-/// A rank among threads of one process, which meet through their memory. [`Ranks`](crate::Ranks) starts
+/// A rank among threads of one process, which meet through their memory. [`ThreadRanks`](crate::ThreadRanks) starts
 /// such threads.
 ///
 /// A rank that waits sleeps, so that ranks may be more than cores. Sums keep two buffers for the next one,
@@ -22,7 +22,7 @@ use crate::{Communicator, Error, Reduce, Result, Topology};
 /// outlive what they were taken from, and may be taken from each other.
 ///
 /// Dropping it is leaving the group, and an error on all ranks as soon as another one waits there: within a
-/// second, in which those that [`Ranks`](crate::Ranks) runs may tell of the error or panic behind it.
+/// second, in which those that [`ThreadRanks`](crate::ThreadRanks) runs may tell of the error or panic behind it.
 pub struct ThreadGroup {
     place: Place,
     f32_sums: Sums<f32>,
@@ -73,12 +73,12 @@ impl ThreadGroup {
 }
 
 impl Communicator for ThreadGroup {
-    fn topology(&self) -> Topology {
+    fn rank_info(&self) -> RankInfo {
         let Place { seat, ranks, member, .. } = &self.place;
-        Topology { rank: *member, world_size: ranks.len(), local_rank: seat.rank }
+        RankInfo { rank: *member, world_size: ranks.len(), local_rank: seat.rank }
     }
 
-    fn at_step(&mut self, step: u64) {
+    fn set_step(&mut self, step: u64) {
         self.place.world.set_step(self.place.seat.rank, step);
     }
 
@@ -142,12 +142,12 @@ impl Communicator for ThreadGroup {
     }
 
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>> {
-        let position = self.topology().rank_in(ranks)?;
+        let position = self.rank_info().rank_in(ranks)?;
         let of_world = ranks.iter().map(|rank| self.place.ranks[*rank]).collect();
         Ok(self.child(Birth::Subgroup(ranks.to_vec()), of_world, position))
     }
 
-    fn channel(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
+    fn duplicate(&mut self, name: &str) -> Result<Box<dyn Communicator>> {
         let (ranks, member) = (Arc::clone(&self.place.ranks), self.place.member);
         Ok(self.child(Birth::Channel(name.to_owned()), ranks, member))
     }

@@ -5,11 +5,11 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use kiln_comm::{Communicator, EngineKind, Rank, RankConfig, Reduce, launch};
+use kiln_comm::{CommBackend, Communicator, Rank, RankConfig, Reduce, launch};
 
 /// Runs the body of this name.
 pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result<()> {
-    let rank = comm.topology().rank;
+    let rank = comm.rank_info().rank;
     match name {
         "collectives" => {
             let digest = collectives(comm)?;
@@ -19,13 +19,13 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
         "value" | "machine" => Ok(comm.barrier(Duration::from_secs(60))?),
         "mismatch" => {
             meet(&mut *comm, 3)?;
-            comm.at_step(3);
+            comm.set_step(3);
             Ok(comm.all_reduce_sum(Reduce::F32(&mut vec![1.0; if rank == 1 { 6 } else { 5 }]))?)
         }
         "panic" | "panic in a thread" | "failure" | "transient failure" => {
             meet(&mut *comm, 3)?;
-            comm.at_step(3);
-            comm.at_phase("forward");
+            comm.set_step(3);
+            comm.set_stage("forward");
             match (name, rank) {
                 ("panic", 1) => panic!("the lights went out"),
                 ("panic in a thread", 1) => {
@@ -33,7 +33,7 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
                     std::thread::sleep(Duration::from_secs(60));
                 }
                 ("failure" | "transient failure", 2) => {
-                    comm.at_phase("backward");
+                    comm.set_stage("backward");
                     Err::<(), _>(std::io::Error::other("no space left")).context("the disk is full")?;
                 }
                 _ => {}
@@ -55,16 +55,16 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
         }
         "asleep" => {
             meet(&mut *comm, 7)?;
-            comm.at_step(7);
+            comm.set_step(7);
             if rank == 1 {
-                comm.at_phase("sample");
+                comm.set_stage("sample");
                 std::thread::sleep(Duration::from_secs(60));
             }
             meet(&mut *comm, u64::MAX)
         }
         "device" => {
             meet(&mut *comm, 3)?;
-            comm.at_step(3);
+            comm.set_step(3);
             let mut n_sums = 0;
             comm.device_sum(5, &mut || n_sums += 1)?;
             println!("{n_sums} sums");
@@ -75,9 +75,9 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
 }
 
 /// A program for ranks, as a user writes it: threads, or this process among others.
-pub(crate) fn launched(engine: EngineKind) {
+pub(crate) fn launched(engine: CommBackend) {
     let sums =
-        launch(RankConfig::from_env_or_threads(2).engine(engine), |Rank { mut comm, info, threads }| {
+        launch(RankConfig::from_env_or_threads(2).backend(engine), |Rank { mut comm, info, threads }| {
             let mut sum = [info.rank as f32, 1.0];
             comm.all_reduce_sum(Reduce::F32(&mut sum))?;
             println!(
@@ -94,10 +94,10 @@ pub(crate) fn launched(engine: EngineKind) {
 
 /// Meets the others once a step, 20 ms apart, and prints the step.
 fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
-    let rank = comm.topology().rank;
+    let rank = comm.rank_info().rank;
     for step in 0..n_steps {
-        comm.at_step(step);
-        comm.at_phase("steps");
+        comm.set_step(step);
+        comm.set_stage("steps");
         if rank == 0 {
             println!("step {step}");
         }
@@ -110,24 +110,24 @@ fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
 /// All collectives, in the world, a channel, a subgroup and a channel of that; a digest of all that came of them.
 pub(crate) fn collectives(mut comm: Box<dyn Communicator>) -> kiln_comm::Result<u64> {
     let mut hasher = DefaultHasher::new();
-    let topology = comm.topology();
+    let rank_info = comm.rank_info();
     digest(&mut *comm, &mut hasher)?;
-    digest(&mut *comm.channel("other")?, &mut hasher)?;
-    digest(&mut *comm.channel("other")?, &mut hasher)?;
+    digest(&mut *comm.duplicate("other")?, &mut hasher)?;
+    digest(&mut *comm.duplicate("other")?, &mut hasher)?;
     // The last two ranks, the other way round.
-    let pair = [topology.world_size - 1, topology.world_size - 2];
-    if pair.contains(&topology.rank) {
+    let pair = [rank_info.world_size - 1, rank_info.world_size - 2];
+    if pair.contains(&rank_info.rank) {
         let mut pair = comm.subgroup(&pair)?;
-        (pair.topology().rank, pair.topology().world_size).hash(&mut hasher);
+        (pair.rank_info().rank, pair.rank_info().world_size).hash(&mut hasher);
         digest(&mut *pair, &mut hasher)?;
-        digest(&mut *pair.channel("pair")?, &mut hasher)?;
+        digest(&mut *pair.duplicate("pair")?, &mut hasher)?;
     }
     digest(&mut *comm, &mut hasher)?;
     Ok(hasher.finish())
 }
 
 fn digest(comm: &mut dyn Communicator, hasher: &mut DefaultHasher) -> kiln_comm::Result<()> {
-    let (rank, world_size) = (comm.topology().rank, comm.topology().world_size);
+    let (rank, world_size) = (comm.rank_info().rank, comm.rank_info().world_size);
     // Values of very different sizes, so that another order of the sum gives other bits; the last ones take the store
     // more than one message.
     for n_values in [0, 1, 3, 1000, 100_003, 4_500_000] {

@@ -10,7 +10,7 @@ mod strangers;
 
 use std::time::Duration;
 
-use kiln_comm::{JobError, LaunchFlags, RankConfig, RankError, Ranks, launch};
+use kiln_comm::{JobError, LaunchFlags, RankConfig, RankError, ThreadRanks, launch};
 
 use crate::start::{DEADLINE, Engine, Job, engines, mpirun_is_missing};
 
@@ -34,7 +34,7 @@ fn mpi_is_tested_where_it_is_installed() {
 #[test]
 fn collectives_give_the_same_bits_as_threads() {
     for n_ranks in [2, 4] {
-        let expected = Ranks::of(n_ranks).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
+        let expected = ThreadRanks::of(n_ranks).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
         for engine in engines() {
             for _ in 0..3 {
                 let ended = Job::start(engine, n_ranks, "collectives", &[]).wait();
@@ -96,7 +96,7 @@ fn launch_refuses_a_token_file_that_others_can_read() {
 #[test]
 fn mpi_over_tcp_gives_the_same_bits() {
     if engines().contains(&Engine::Mpi) {
-        let expected = Ranks::of(2).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
+        let expected = ThreadRanks::of(2).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
         let ended = Job::start(Engine::Mpi, 2, "collectives", &[("OMPI_MCA_btl", "self,tcp")]).wait();
         ended.check_all(0);
         ended.expect(&format!("digest of rank 1: {:016x}", expected[1]));

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use kiln_comm::{EngineKind, Launch, LaunchFlags, RankConfig, RankGroup, TransientError};
+use kiln_comm::{CommBackend, LaunchEnv, LaunchFlags, RankConfig, RankGroup, TransientError};
 use kiln_testkit::free_port;
 
 use crate::certificates;
@@ -348,18 +348,18 @@ fn seconds(name: &str) -> Option<Duration> {
 pub(crate) fn run_body() {
     let Ok(body) = std::env::var("KILN_TEST_BODY") else { return };
     let var = |name: &str| std::env::var(name).ok();
-    let launch = Launch::detect(&LaunchFlags::default(), var).unwrap().unwrap();
+    let launch = LaunchEnv::detect(&LaunchFlags::default(), var).unwrap().unwrap();
     let engine = match var("KILN_TEST_ENGINE").as_deref() {
-        Some("nccl") => EngineKind::Nccl,
-        Some("mpi") => EngineKind::Mpi,
-        _ if launch.master.is_some() => EngineKind::Store,
-        _ => EngineKind::Auto,
+        Some("nccl") => CommBackend::Nccl,
+        Some("mpi") => CommBackend::Mpi,
+        _ if launch.master.is_some() => CommBackend::Store,
+        _ => CommBackend::Auto,
     };
     if body == "launch" {
         return crate::bodies::launched(engine);
     }
     let mut config = RankConfig::from_env_or_threads(0)
-        .engine(engine)
+        .backend(engine)
         .threads_per_rank(1)
         .deadline(deadline())
         .join_within(seconds("KILN_TEST_JOIN").unwrap_or(DEADLINE))
@@ -376,7 +376,7 @@ pub(crate) fn run_body() {
     println!("rank {} is process {}", launch.rank, std::process::id());
     if body == "machine" {
         let local = job.local_ranks();
-        let n_local = job.run(|mut comm| Ok(comm.subgroup(&local)?.topology().world_size));
+        let n_local = job.run(|mut comm| Ok(comm.subgroup(&local)?.rank_info().world_size));
         println!("rank {} of machine {local:?}: {n_local}", launch.rank);
         std::process::exit(0);
     }

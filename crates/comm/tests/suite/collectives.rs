@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kiln_comm::{Communicator, Error, Ranks, Reduce, Solo, ThreadGroup, Topology};
+use kiln_comm::{Communicator, Error, RankInfo, Reduce, SingleRank, ThreadGroup, ThreadRanks};
 
 /// Long enough that it never matters.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -13,9 +13,9 @@ const N_REPEATS: usize = 50;
 
 /// What each rank gives back, with one thread each.
 fn run<R: Send>(n_ranks: usize, body: impl Fn(&mut dyn Communicator, usize) -> R + Sync) -> Vec<R> {
-    let ranks = Ranks { n_ranks, threads_per_rank: 1, deadline: DEADLINE };
+    let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: DEADLINE };
     let outcome = ranks.run(|mut comm| {
-        let rank = comm.topology().rank;
+        let rank = comm.rank_info().rank;
         Ok(body(comm.as_mut(), rank))
     });
     outcome.unwrap()
@@ -200,19 +200,19 @@ fn a_barrier_waits_for_all() {
 #[test]
 fn ranks_know_who_they_are() {
     for n_ranks in N_RANKS {
-        let all = run(n_ranks, |comm, _| comm.topology());
-        let expected = |rank| Topology { rank, world_size: n_ranks, local_rank: rank };
+        let all = run(n_ranks, |comm, _| comm.rank_info());
+        let expected = |rank| RankInfo { rank, world_size: n_ranks, local_rank: rank };
         assert_eq!(all, (0..n_ranks).map(expected).collect::<Vec<_>>());
     }
 }
 
-/// What [`Solo`] refuses and what it gives must not depend on which of the two is taken.
+/// What [`SingleRank`] refuses and what it gives must not depend on which of the two is taken.
 #[test]
 fn a_group_of_one_is_like_solo() {
     let thread_group = ThreadGroup::new(1, DEADLINE).remove(0);
-    let comms: [Box<dyn Communicator>; 2] = [Box::new(Solo::new()), Box::new(thread_group)];
+    let comms: [Box<dyn Communicator>; 2] = [Box::new(SingleRank::new()), Box::new(thread_group)];
     for mut comm in comms {
-        assert_eq!(comm.topology(), Topology { rank: 0, world_size: 1, local_rank: 0 });
+        assert_eq!(comm.rank_info(), RankInfo { rank: 0, world_size: 1, local_rank: 0 });
         let mut buf = [f32::MIN_POSITIVE, -0.0];
         comm.all_reduce_sum(Reduce::F32(&mut buf)).unwrap();
         assert_eq!(buf.map(f32::to_bits), [f32::MIN_POSITIVE, -0.0].map(f32::to_bits));
@@ -222,7 +222,7 @@ fn a_group_of_one_is_like_solo() {
         comm.broadcast(0, &mut bytes).unwrap();
         assert_eq!(bytes, b"abc");
         comm.barrier(Duration::ZERO).unwrap();
-        comm.subgroup(&[0]).unwrap().channel("x").unwrap().barrier(DEADLINE).unwrap();
+        comm.subgroup(&[0]).unwrap().duplicate("x").unwrap().barrier(DEADLINE).unwrap();
 
         assert_eq!(comm.all_to_all(&[]), Err(Error::SendCount { world_size: 1, got: 0 }));
         assert_eq!(comm.broadcast(1, &mut bytes), Err(Error::NoSuchRank { rank: 1, world_size: 1 }));

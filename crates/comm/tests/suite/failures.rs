@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use kiln_comm::{BoxError, Communicator, Error, RankError, Ranks, Reduce, Result, ThreadGroup};
+use kiln_comm::{BoxError, Communicator, Error, RankError, Reduce, Result, ThreadGroup, ThreadRanks};
 
 /// Whoever waits for it has hung, and the test with it.
 const NEVER: Duration = Duration::from_secs(1_000_000);
@@ -28,8 +28,8 @@ fn run(
     body: impl Fn(&mut dyn Communicator, usize) -> std::result::Result<(), BoxError> + Sync,
 ) -> (Vec<Option<Error>>, std::result::Result<Vec<()>, RankError>) {
     let errors = Mutex::new(vec![None; n_ranks]);
-    let outcome = Ranks { n_ranks, threads_per_rank: 1, deadline }.run(|mut comm| {
-        let rank = comm.topology().rank;
+    let outcome = ThreadRanks { n_ranks, threads_per_rank: 1, deadline }.run(|mut comm| {
+        let rank = comm.rank_info().rank;
         let outcome = body(comm.as_mut(), rank);
         if let Err(error) = &outcome {
             errors.lock().unwrap()[rank] = error.downcast_ref::<Error>().cloned();
@@ -43,7 +43,7 @@ fn run(
 fn check_fault(fault: Fault, rank_at_fault: usize, k: u64, expected: &str) {
     let (errors, outcome) = run(3, NEVER, |comm, rank| {
         for step in 0..6 {
-            comm.at_step(step);
+            comm.set_step(step);
             if (rank, step) == (rank_at_fault, k) {
                 match fault {
                     Fault::Panic => panic!("index {k} out of bounds"),
@@ -103,8 +103,8 @@ fn an_early_return_ends_all() {
 fn a_dropped_communicator_ends_all() {
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
-    let outcome = Ranks { n_ranks: 3, threads_per_rank: 1, deadline: NEVER }.run(|mut comm| {
-        if comm.topology().rank == 1 {
+    let outcome = ThreadRanks { n_ranks: 3, threads_per_rank: 1, deadline: NEVER }.run(|mut comm| {
+        if comm.rank_info().rank == 1 {
             drop(comm);
             return Ok([(); 2].map(|()| receiver.lock().unwrap().recv().unwrap()).to_vec());
         }
@@ -122,11 +122,11 @@ fn a_dropped_communicator_ends_all() {
 fn a_step_told_in_a_channel_is_the_ranks() {
     let (errors, _) = run(2, NEVER, |comm, rank| {
         if rank == 1 {
-            comm.channel("x")?.at_step(7);
-            comm.channel("x")?.subgroup(&[1])?.at_step(9);
+            comm.duplicate("x")?.set_step(7);
+            comm.duplicate("x")?.subgroup(&[1])?.set_step(9);
             return Err("disk full".into());
         }
-        let mut again = [comm.channel("x")?, comm.channel("x")?];
+        let mut again = [comm.duplicate("x")?, comm.duplicate("x")?];
         Ok(again[1].barrier(NEVER)?)
     });
     let expected = "barrier (collective 1 of channel \"x\" (taking 2)): rank 1 failed in step 9: disk full";
@@ -157,7 +157,7 @@ fn dropped_communicators_are_heard_of_without_a_runner() {
         let error = thread::scope(|scope| {
             let waits = scope.spawn(move || first.barrier(NEVER).unwrap_err());
             let leaves = scope.spawn(move || {
-                second.at_step(3);
+                second.set_step(3);
                 assert!(!is_panicking, "as told");
             });
             assert_eq!(leaves.join().is_err(), is_panicking);
@@ -183,7 +183,7 @@ fn check_late(
     let (sender, receiver): (Sender<()>, Receiver<()>) = mpsc::channel();
     let receiver = Mutex::new(receiver);
     let (errors, outcome) = run(2, SHORT, |comm, rank| {
-        comm.at_step(10 + rank as u64);
+        comm.set_step(10 + rank as u64);
         comm.barrier(NEVER)?;
         if rank == 1 {
             receiver.lock().unwrap().recv()?;
@@ -238,8 +238,8 @@ fn a_barrier_has_a_deadline_of_its_own() {
 
 #[test]
 fn a_channel_that_another_rank_never_takes_is_told_by_its_name() {
-    let wait = |comm: &mut dyn Communicator| comm.channel("loss")?.barrier(SHORT);
-    let late = |comm: &mut dyn Communicator| comm.channel("los")?.barrier(SHORT);
+    let wait = |comm: &mut dyn Communicator| comm.duplicate("loss")?.barrier(SHORT);
+    let late = |comm: &mut dyn Communicator| comm.duplicate("los")?.barrier(SHORT);
     let (errors, _) = check_late(wait, late);
     assert_eq!(
         errors[0],
@@ -255,7 +255,7 @@ fn all_threads_of_a_rank_are_woken() {
         let (sender, receiver) = mpsc::channel();
         let receiver = Mutex::new(receiver);
         let (_, outcome) = run(3, NEVER, |comm, rank| {
-            let channels = [comm.channel("a")?, comm.channel("b")?, comm.subgroup(&[0, 1, 2])?];
+            let channels = [comm.duplicate("a")?, comm.duplicate("b")?, comm.subgroup(&[0, 1, 2])?];
             if rank == 2 {
                 for _ in 0..6 {
                     receiver.lock().unwrap().recv()?;
@@ -295,8 +295,8 @@ fn a_failure_is_heard_of_in_groups_that_wait_for_others() {
     let (errors, outcome) = run(4, NEVER, |comm, rank| {
         let mut group = match rank {
             0 => comm.subgroup(&[0, 3])?,
-            1 => comm.subgroup(&[2, 1])?.channel("y")?,
-            2 => comm.channel("x")?.subgroup(&[1, 2])?,
+            1 => comm.subgroup(&[2, 1])?.duplicate("y")?,
+            2 => comm.duplicate("x")?.subgroup(&[1, 2])?,
             _ => return Err("disk full".into()),
         };
         Ok(group.all_reduce_sum(Reduce::U64(&mut [1]))?)
@@ -316,15 +316,15 @@ fn a_failure_is_heard_of_in_groups_that_wait_for_others() {
 fn the_end_is_for_ever_and_everywhere() {
     let causes = Arc::new(Mutex::new(Vec::new()));
     let (_, outcome) = run(3, NEVER, |comm, rank| {
-        let mut groups = [comm.channel("x")?, comm.subgroup(&[2, 0, 1])?];
+        let mut groups = [comm.duplicate("x")?, comm.subgroup(&[2, 0, 1])?];
         if rank == 2 {
             return Err("gone".into());
         }
         assert!(comm.barrier(NEVER).is_err());
-        let mut later = vec![comm.channel("later")?, comm.subgroup(&[rank])?];
+        let mut later = vec![comm.duplicate("later")?, comm.subgroup(&[rank])?];
         let groups = groups.iter_mut().chain(&mut later);
         for comm in groups {
-            let send = vec![Vec::new(); comm.topology().world_size];
+            let send = vec![Vec::new(); comm.rank_info().world_size];
             let outcomes = [
                 comm.all_reduce_sum(Reduce::U64(&mut [1])),
                 comm.all_gather(&[]).map(drop),

@@ -4,15 +4,15 @@
 use std::thread;
 use std::time::Duration;
 
-use kiln_comm::{Communicator, Ranks, Reduce, ThreadGroup, Topology};
+use kiln_comm::{Communicator, RankInfo, Reduce, ThreadGroup, ThreadRanks};
 
 /// Long enough that it never matters.
 const DEADLINE: Duration = Duration::from_secs(600);
 
 fn run<R: Send>(n_ranks: usize, body: impl Fn(Box<dyn Communicator>, usize) -> R + Sync) -> Vec<R> {
-    let ranks = Ranks { n_ranks, threads_per_rank: 1, deadline: DEADLINE };
+    let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: DEADLINE };
     let outcome = ranks.run(|comm| {
-        let rank = comm.topology().rank;
+        let rank = comm.rank_info().rank;
         Ok(body(comm, rank))
     });
     outcome.unwrap()
@@ -35,12 +35,12 @@ fn a_subgroup_is_ranked_by_its_list() {
     let all = run(5, |mut comm, rank| {
         let ranks = if rank % 2 == 0 { vec![4, 0, 2] } else { vec![3, 1] };
         let mut group = comm.subgroup(&ranks).unwrap();
-        (group.topology(), gather(group.as_mut(), rank as u8), gather(comm.as_mut(), rank as u8))
+        (group.rank_info(), gather(group.as_mut(), rank as u8), gather(comm.as_mut(), rank as u8))
     });
     let places = [(1, 3), (1, 2), (2, 3), (0, 2), (0, 3)];
-    for (rank, (topology, members, everybody)) in all.into_iter().enumerate() {
+    for (rank, (rank_info, members, everybody)) in all.into_iter().enumerate() {
         let (place, world_size) = places[rank];
-        assert_eq!(topology, Topology { rank: place, world_size, local_rank: rank });
+        assert_eq!(rank_info, RankInfo { rank: place, world_size, local_rank: rank });
         assert_eq!(members, if rank % 2 == 0 { vec![4, 0, 2] } else { vec![3, 1] });
         assert_eq!(everybody, [0, 1, 2, 3, 4]);
     }
@@ -78,7 +78,7 @@ fn the_root_of_a_subgroup_is_one_of_its_ranks() {
 fn two_threads_of_each_rank_meet_in_two_channels() {
     run(3, |mut comm, rank| {
         let names = if rank == 1 { ["ahead", "behind"] } else { ["behind", "ahead"] };
-        let channels = names.map(|name| (name, comm.channel(name).unwrap()));
+        let channels = names.map(|name| (name, comm.duplicate(name).unwrap()));
         thread::scope(|scope| {
             for (name, mut channel) in channels {
                 scope.spawn(move || {
@@ -99,7 +99,7 @@ fn two_threads_of_each_rank_meet_in_two_channels() {
 #[test]
 fn channels_do_not_wait_for_each_other() {
     run(2, |mut comm, rank| {
-        let mut channel = comm.channel("x").unwrap();
+        let mut channel = comm.duplicate("x").unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 if rank == 0 {
@@ -119,9 +119,9 @@ fn channels_do_not_wait_for_each_other() {
 #[test]
 fn a_name_taken_again_gives_another_channel() {
     run(2, |mut comm, rank| {
-        let mut first = comm.channel("x").unwrap();
-        let mut second = comm.channel("x").unwrap();
-        let mut other = comm.channel("y").unwrap();
+        let mut first = comm.duplicate("x").unwrap();
+        let mut second = comm.duplicate("x").unwrap();
+        let mut other = comm.duplicate("y").unwrap();
         // Rank 0 uses them in one order, rank 1 in another, in threads that wait for each other.
         thread::scope(|scope| {
             scope.spawn(|| assert_eq!(gather(first.as_mut(), 10 + rank as u8), [10, 11]));
@@ -131,7 +131,7 @@ fn a_name_taken_again_gives_another_channel() {
         drop((first, second));
         // Also after the others are gone: names are not free again.
         for round in 0..20 {
-            assert_eq!(gather(comm.channel("x").unwrap().as_mut(), round), [round, round]);
+            assert_eq!(gather(comm.duplicate("x").unwrap().as_mut(), round), [round, round]);
         }
         let mut pair = comm.subgroup(&[0, 1]).unwrap();
         assert_eq!(gather(pair.as_mut(), 1), [1, 1]);
@@ -142,14 +142,14 @@ fn a_name_taken_again_gives_another_channel() {
 #[test]
 fn channels_and_subgroups_nest() {
     run(4, |mut comm, rank| {
-        let mut channel = comm.channel("x").unwrap();
+        let mut channel = comm.duplicate("x").unwrap();
         let half = if rank < 2 { [1, 0] } else { [3, 2] };
         let mut of_channel = channel.subgroup(&half).unwrap();
         let mut of_world = comm.subgroup(&half).unwrap();
-        let mut channel_of_half = of_world.channel("x").unwrap();
+        let mut channel_of_half = of_world.duplicate("x").unwrap();
         // Counts from the subgroup's own ranks, and the machine's rank stays what it is.
-        let mut alone = channel_of_half.subgroup(&[channel_of_half.topology().rank]).unwrap();
-        assert_eq!(alone.topology(), Topology { rank: 0, world_size: 1, local_rank: rank });
+        let mut alone = channel_of_half.subgroup(&[channel_of_half.rank_info().rank]).unwrap();
+        assert_eq!(alone.rank_info(), RankInfo { rank: 0, world_size: 1, local_rank: rank });
         // They outlive what they were taken from.
         drop((channel, of_world));
         let expected = half.map(|rank| rank as u8);
@@ -164,8 +164,8 @@ fn channels_and_subgroups_nest() {
 fn a_rank_may_take_its_channel_long_after_another() {
     let mut comms = ThreadGroup::new(2, DEADLINE).into_iter();
     let (mut first, mut second) = (comms.next().unwrap(), comms.next().unwrap());
-    let early: Vec<_> = (0..3).map(|_| first.channel("x").unwrap()).collect();
-    let late: Vec<_> = (0..3).map(|_| second.channel("x").unwrap()).collect();
+    let early: Vec<_> = (0..3).map(|_| first.duplicate("x").unwrap()).collect();
+    let late: Vec<_> = (0..3).map(|_| second.duplicate("x").unwrap()).collect();
     thread::scope(|scope| {
         for (i, mut channel) in early.into_iter().enumerate() {
             scope.spawn(move || assert_eq!(gather(channel.as_mut(), i as u8), [i as u8, 10 + i as u8]));

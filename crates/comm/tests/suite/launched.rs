@@ -1,7 +1,7 @@
 //! `launch`: ranks that are threads, and the errors of processes that cannot be joined.
 
 use kiln_comm::{
-    JobError, LaunchFlags, Rank, RankConfig, RankError, RankGroup, Reduce, Topology, TransientError, launch,
+    JobError, LaunchFlags, Rank, RankConfig, RankError, RankGroup, RankInfo, Reduce, TransientError, launch,
 };
 
 /// The configuration for the variables of a launcher, or two threads.
@@ -31,11 +31,11 @@ fn torchrun(world_size: &'static str) -> [(&'static str, &'static str); 5] {
 #[test]
 fn launch_runs_threads() {
     let ranks = launch(RankConfig::threads(3).threads_per_rank(2), |rank| {
-        assert_eq!(rank.comm.topology(), rank.info);
+        assert_eq!(rank.comm.rank_info(), rank.info);
         assert_eq!(rayon::current_num_threads(), 2);
         Ok::<_, RankError>((rank.info, rank.threads))
     });
-    let expected = |rank| (Topology { rank, world_size: 3, local_rank: rank }, 2);
+    let expected = |rank| (RankInfo { rank, world_size: 3, local_rank: rank }, 2);
     assert_eq!(ranks.unwrap(), [0, 1, 2].map(expected));
     assert_eq!(launch(RankConfig::threads(3), sum).unwrap(), [3.0; 3]);
 }

@@ -26,7 +26,7 @@ impl Call {
             Self::F32(n) => comm.all_reduce_sum(Reduce::F32(&mut vec![1.0; n])),
             Self::U64(n) => comm.all_reduce_sum(Reduce::U64(&mut vec![1; n])),
             Self::Gather => comm.all_gather(&[1, 2]).map(drop),
-            Self::AllToAll => comm.all_to_all(&vec![Vec::new(); comm.topology().world_size]).map(drop),
+            Self::AllToAll => comm.all_to_all(&vec![Vec::new(); comm.rank_info().world_size]).map(drop),
             Self::Broadcast(root) => comm.broadcast(root, &mut Vec::new()),
             Self::Barrier => comm.barrier(NEVER),
         }
@@ -40,7 +40,7 @@ fn check_mismatch(call: Call, other: Call, texts: [&str; 2]) {
         let rank = |(rank, mut comm): (usize, ThreadGroup)| {
             scope.spawn(move || {
                 comm.barrier(NEVER).unwrap();
-                comm.at_step(5 + rank as u64);
+                comm.set_step(5 + rank as u64);
                 let call = if rank == 2 { other } else { call };
                 let error = call.make(&mut comm).unwrap_err();
                 // The end comes before a drop can be heard of.

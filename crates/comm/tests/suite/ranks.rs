@@ -9,14 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use kiln_comm::{BoxError, Communicator, Failure, RankError, Ranks};
+use kiln_comm::{BoxError, Communicator, Failure, RankError, ThreadRanks};
 use rayon::prelude::*;
 
 /// Whoever waits for it has hung, and the test with it.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
-fn ranks(n_ranks: usize, threads_per_rank: usize) -> Ranks {
-    Ranks { n_ranks, threads_per_rank, deadline: NEVER }
+fn ranks(n_ranks: usize, threads_per_rank: usize) -> ThreadRanks {
+    ThreadRanks { n_ranks, threads_per_rank, deadline: NEVER }
 }
 
 fn thread_name() -> String {
@@ -26,7 +26,7 @@ fn thread_name() -> String {
 #[test]
 fn results_come_by_rank() {
     for n_ranks in [1, 2, 5] {
-        let all = ranks(n_ranks, 1).run(|comm| Ok(comm.topology().rank * 10)).unwrap();
+        let all = ranks(n_ranks, 1).run(|comm| Ok(comm.rank_info().rank * 10)).unwrap();
         assert_eq!(all, (0..n_ranks).map(|rank| rank * 10).collect::<Vec<_>>());
     }
 }
@@ -59,14 +59,14 @@ fn the_machines_pool_has_the_threads_of_all_ranks() {
 #[test]
 fn ranks_share_the_cores() {
     let n_cores = thread::available_parallelism().unwrap().get();
-    assert_eq!(Ranks::default(), Ranks::of(1));
-    assert_eq!((Ranks::default().n_ranks, Ranks::default().threads_per_rank), (1, n_cores));
-    assert_eq!(Ranks::default().deadline, Duration::from_secs(600));
+    assert_eq!(ThreadRanks::default(), ThreadRanks::of(1));
+    assert_eq!((ThreadRanks::default().n_ranks, ThreadRanks::default().threads_per_rank), (1, n_cores));
+    assert_eq!(ThreadRanks::default().deadline, Duration::from_secs(600));
     for n_ranks in 1..=n_cores {
-        let Ranks { threads_per_rank, .. } = Ranks::of(n_ranks);
+        let ThreadRanks { threads_per_rank, .. } = ThreadRanks::of(n_ranks);
         assert!(n_ranks * threads_per_rank <= n_cores && n_cores < n_ranks * (threads_per_rank + 1));
     }
-    assert_eq!(Ranks::of(n_cores + 1).threads_per_rank, 1);
+    assert_eq!(ThreadRanks::of(n_cores + 1).threads_per_rank, 1);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn numbers_that_make_no_sense_are_refused() {
         "205 ranks of 5 threads are more than 1024 threads: ask for fewer, as many as there are cores are best"
     );
     assert!(matches!(refused(usize::MAX, 2), RankError::TooManyThreads { max: 1024, .. }));
-    assert!(matches!(Ranks::of(0).run(|_| Ok(())), Err(RankError::NoRanks)));
+    assert!(matches!(ThreadRanks::of(0).run(|_| Ok(())), Err(RankError::NoRanks)));
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,7 @@ fn texts(error: RankError) -> Vec<String> {
 fn the_error_keeps_its_causes_and_no_text_comes_twice() {
     let fails = |n_ranks| {
         ranks(n_ranks, 1).run(|mut comm| {
-            if comm.topology().rank + 1 == n_ranks {
+            if comm.rank_info().rank + 1 == n_ranks {
                 return Err(damaged().into());
             }
             Ok(comm.barrier(NEVER)?)
@@ -118,7 +118,7 @@ fn the_error_keeps_its_causes_and_no_text_comes_twice() {
     assert!(error.downcast_ref::<Damaged>().unwrap().source().is_some());
 
     let error = ranks(2, 1).run(|mut comm| {
-        if comm.topology().rank == 0 {
+        if comm.rank_info().rank == 0 {
             Err::<(), _>(damaged()).context("epoch 3")?;
         }
         Ok(comm.barrier(NEVER)?)
@@ -133,7 +133,7 @@ fn the_first_to_fail_is_told() {
         let (sender, receiver) = mpsc::channel();
         let receiver = Mutex::new(receiver);
         let error = ranks(4, 1).run(|mut comm| {
-            if comm.topology().rank == culprit {
+            if comm.rank_info().rank == culprit {
                 drop(comm);
                 for _ in 0..3 {
                     receiver.lock().unwrap().recv()?;
@@ -157,7 +157,7 @@ fn a_panic_is_told_with_what_it_said() {
     let at = "rank 1: panicked: ";
     assert_eq!(
         run(2, |mut comm| {
-            if comm.topology().rank == 1 {
+            if comm.rank_info().rank == 1 {
                 std::panic::panic_any(7_u8);
             }
             Ok(comm.barrier(NEVER)?)
@@ -167,7 +167,7 @@ fn a_panic_is_told_with_what_it_said() {
     // In a loop on the pool's threads, while the body waits for it.
     assert_eq!(
         run(2, |mut comm| {
-            let rank = comm.topology().rank;
+            let rank = comm.rank_info().rank;
             (0..100).into_par_iter().for_each(|i| assert!((rank, i) != (1, 77), "item {i}"));
             Ok(comm.barrier(NEVER)?)
         }),
@@ -176,7 +176,7 @@ fn a_panic_is_told_with_what_it_said() {
     // In a job of the pool that the body does not wait for, also not by returning.
     assert_eq!(
         run(2, |mut comm| {
-            if comm.topology().rank == 1 {
+            if comm.rank_info().rank == 1 {
                 rayon::spawn(|| panic!("left alone"));
                 return Ok(());
             }
@@ -207,7 +207,7 @@ impl StdError for Unspeakable {}
 /// The user's code runs once more after the body: when its error is put into words.
 #[test]
 fn an_error_that_panics_when_it_is_told_is_a_panic() {
-    let error = ranks(2, 1).run(|mut comm| match comm.topology().rank {
+    let error = ranks(2, 1).run(|mut comm| match comm.rank_info().rank {
         0 => Err(Unspeakable.into()),
         _ => Ok(comm.barrier(NEVER)?),
     });
@@ -237,7 +237,7 @@ fn all_jobs_have_ended_when_the_run_has() {
 #[test]
 fn a_communicator_that_outlives_its_rank_meets_nobody() {
     let mut comms = ranks(2, 1).run(|mut comm| {
-        comm.at_step(8);
+        comm.set_step(8);
         Ok(comm)
     });
     let comm = &mut comms.as_mut().unwrap()[1];
@@ -248,6 +248,6 @@ fn a_communicator_that_outlives_its_rank_meets_nobody() {
         )
     };
     assert_eq!(comm.barrier(NEVER).unwrap_err().to_string(), gone("barrier (collective 1)"));
-    let mut channel = comm.channel("x").unwrap();
+    let mut channel = comm.duplicate("x").unwrap();
     assert_eq!(channel.barrier(NEVER).unwrap_err().to_string(), gone("barrier (collective 1)"));
 }

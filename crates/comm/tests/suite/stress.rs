@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kiln_comm::{BoxError, Communicator, Error, Failure, RankError, Ranks, Reduce};
+use kiln_comm::{BoxError, Communicator, Error, Failure, RankError, Reduce, ThreadRanks};
 use proptest::prelude::*;
 
 const N_RANKS: usize = 4;
@@ -39,9 +39,9 @@ fn groups(
     mut comm: Box<dyn Communicator>,
     rank: usize,
 ) -> kiln_comm::Result<Vec<Option<Box<dyn Communicator>>>> {
-    let mut channel = comm.channel("a")?;
+    let mut channel = comm.duplicate("a")?;
     let mut pair = MEMBERS[2].contains(&rank).then(|| comm.subgroup(MEMBERS[2])).transpose()?;
-    let of_pair = pair.as_mut().map(|pair| pair.channel("a")).transpose()?;
+    let of_pair = pair.as_mut().map(|pair| pair.duplicate("a")).transpose()?;
     let three = MEMBERS[4].contains(&rank).then(|| channel.subgroup(MEMBERS[4])).transpose()?;
     Ok(vec![Some(comm), Some(channel), pair, of_pair, three])
 }
@@ -108,8 +108,8 @@ fn run(
     fault: Option<(usize, usize, Fault)>,
     n_ended: &AtomicUsize,
 ) -> Result<Vec<()>, RankError> {
-    Ranks { n_ranks: N_RANKS, threads_per_rank: 1, deadline: NEVER }.run(|comm| {
-        let rank = comm.topology().rank;
+    ThreadRanks { n_ranks: N_RANKS, threads_per_rank: 1, deadline: NEVER }.run(|comm| {
+        let rank = comm.rank_info().rank;
         let outcome = (|| -> Result<(), BoxError> {
             let mut groups = groups(comm, rank)?;
             let mut n_made = 0;
@@ -125,7 +125,7 @@ fn run(
                         Fault::Return => return Ok(()),
                     }
                 }
-                comm.at_step(step as u64);
+                comm.set_step(step as u64);
                 make(comm.as_mut(), MEMBERS[*group], *op, step, rank)?;
                 n_made += 1;
             }

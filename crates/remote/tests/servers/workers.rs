@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_comm::{Communicator, Ranks};
+use kiln_comm::{Communicator, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{Error, RemoteFeatures, RemoteSampler, Worker, WorkerConfig};
@@ -13,8 +13,8 @@ use crate::cluster::{N_NODES, hubs, parts, token, wild};
 use crate::same::gathered;
 
 fn join(comm: &mut dyn Communicator, parts: &[Arc<Part>], config: WorkerConfig) -> Result<Worker, Error> {
-    let part = Worker::part_of(comm.topology(), parts.len()).unwrap();
-    Worker::meet(comm.channel("parts").unwrap(), Arc::clone(&parts[part]), config)
+    let part = Worker::part_of(comm.rank_info(), parts.len()).unwrap();
+    Worker::meet(comm.duplicate("parts").unwrap(), Arc::clone(&parts[part]), config)
 }
 
 #[test]
@@ -23,13 +23,13 @@ fn ranks_that_hold_parts_have_the_whole_graph() {
     let fanouts = [Fanout::UpTo(3), Fanout::UpTo(5)];
     for (n_ranks, n_parts) in [(1, 1), (2, 1), (2, 2), (4, 2), (3, 3)] {
         let parts = parts(&data, n_parts, |node| wild(u64::from(node)) as usize % n_parts, None);
-        let ranks = Ranks { deadline: Duration::from_secs(30), ..Ranks::of(n_ranks) };
+        let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
         // With a word of their own, and one that rank 0 makes.
         for given in [Some(token()), None] {
             let config = WorkerConfig { token: given, ..WorkerConfig::new("127.0.0.1") };
             let owned = ranks.run(|mut comm| {
                 let worker = join(&mut *comm, &parts, config.clone())?;
-                let (rank, graph) = (comm.topology().rank, Arc::clone(worker.graph()));
+                let (rank, graph) = (comm.rank_info().rank, Arc::clone(worker.graph()));
                 let seeds: Vec<NodeId> =
                     (0..50).map(|at| NodeId(wild(at + rank as u64) as u32 % 500)).collect();
                 let (seeds, key) = (Seeds::nodes(seeds), RngKey::new(rank as u64));
@@ -64,9 +64,9 @@ fn ranks_that_cannot_share_the_parts_are_told() {
     let parts = parts(&hubs(), 2, |node| node as usize % 2, None);
     // Three ranks for two parts, and two of which the second has the first one's.
     for (n_ranks, part) in [(3, 0), (2, 0)] {
-        let ranks = Ranks { deadline: Duration::from_secs(30), ..Ranks::of(n_ranks) };
+        let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
         let outcome = ranks.run(|mut comm| {
-            let (meeting, config) = (comm.channel("parts")?, WorkerConfig::new("127.0.0.1"));
+            let (meeting, config) = (comm.duplicate("parts")?, WorkerConfig::new("127.0.0.1"));
             Ok(Worker::meet(meeting, Arc::clone(&parts[part]), config).map(drop)?)
         });
         let error = outcome.unwrap_err();

@@ -85,7 +85,7 @@ impl Evaluation {
     /// # Errors
     /// [`Error::Ranks`].
     pub fn gather(self, comm: &mut dyn Communicator) -> Result<Self> {
-        let n_ranks = comm.topology().world_size;
+        let n_ranks = comm.rank_info().world_size;
         if n_ranks == 1 {
             return Ok(self);
         }

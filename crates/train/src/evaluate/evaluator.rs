@@ -42,7 +42,7 @@ pub struct ExactEvaluator {
     /// The classes of all nodes.
     pub labels: Arc<Labels>,
     /// The threads that compute: those of all ranks of the machine, which wait meanwhile
-    /// ([`Ranks::machine_pool`](kiln_comm::Ranks::machine_pool)).
+    /// ([`ThreadRanks::machine_pool`](kiln_comm::ThreadRanks::machine_pool)).
     pub threads: ThreadPool,
 }
 

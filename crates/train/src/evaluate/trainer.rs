@@ -38,7 +38,7 @@ impl<T: Task> Trainer<T> {
         batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
         mut visit: impl FnMut(&T::Input, &Forward),
     ) -> Result<Counts> {
-        self.comm.at_phase("evaluation");
+        self.comm.set_stage("evaluation");
         let model = self.model.valid();
         let mut counts = Counts::default();
         for (step, batch) in batches.into_iter().enumerate() {
@@ -63,7 +63,7 @@ impl<T: Task> Trainer<T> {
     /// # Errors
     /// What `work` says, and [`Error::Ranks`](crate::Error::Ranks).
     pub fn on_first<V: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<V>) -> Result<V> {
-        self.comm.at_phase("evaluation on the first rank");
+        self.comm.set_stage("evaluation on the first rank");
         let value = if self.is_first() { work(self)? } else { V::default() };
         self.comm.barrier(PATIENCE)?;
         Ok(value)

@@ -207,11 +207,11 @@ impl Run {
     fn save<T: Task>(&mut self, trainer: &mut Trainer<T>) -> Result<()> {
         self.is_saved = false;
         let Some(folder) = &mut self.folder else { return Ok(()) };
-        trainer.comm().at_phase("checkpoint");
+        trainer.comm().set_stage("checkpoint");
         let around = Surroundings {
             position: &self.position,
             identity: &self.identity,
-            n_ranks: trainer.comm().topology().world_size,
+            n_ranks: trainer.comm().rank_info().world_size,
             best: folder.best(),
             metrics: folder.metrics(),
         };
@@ -250,7 +250,7 @@ impl Run {
         val: &Counts,
     ) -> Result<bool> {
         let epoch = self.position.epoch + 1;
-        trainer.comm().at_phase("recording the epoch");
+        trainer.comm().set_stage("recording the epoch");
         if let Some(folder) = &mut self.folder {
             folder.add_epoch(epoch, train, val)?;
         }

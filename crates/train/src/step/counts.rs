@@ -36,7 +36,7 @@ impl Counts {
 
     /// The same, and the sum of one more number.
     pub(crate) fn sum_over_with(self, comm: &mut dyn Communicator, number: u64) -> Result<(Self, u64)> {
-        if comm.topology().world_size == 1 {
+        if comm.rank_info().world_size == 1 {
             return Ok((self, number));
         }
         let [loss_sum, weight, hits, total] = self.to_bits();

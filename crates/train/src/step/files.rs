@@ -15,10 +15,10 @@ impl<T: Task> Trainer<T> {
     /// others.
     pub fn check_files(&mut self) -> Result<Vec<PathBuf>> {
         let own = kiln_graph::check_mapped_files();
-        if self.comm().topology().world_size == 1 {
+        if self.comm().rank_info().world_size == 1 {
             return Ok(own?);
         }
-        self.comm().at_phase("checking files");
+        self.comm().set_stage("checking files");
         let failed = self.comm().all_gather(&[u8::from(own.is_err())])?;
         let replaced = own?;
         if failed.iter().any(|failed| failed == &[1]) {

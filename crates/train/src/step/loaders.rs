@@ -90,7 +90,7 @@ impl<T: Task> Trainer<T> {
     }
 
     pub(crate) fn shard(&self) -> Shard {
-        let topology = self.comm.topology();
-        Shard { rank: topology.rank, world_size: topology.world_size }
+        let rank_info = self.comm.rank_info();
+        Shard { rank: rank_info.rank, world_size: rank_info.world_size }
     }
 }

@@ -77,8 +77,8 @@ impl<T: Task> Trainer<T> {
     ) -> Result<bool> {
         let asked = Instant::now();
         self.epoch.started.get_or_insert(asked);
-        self.comm.at_step(self.epoch.n_steps as u64);
-        self.comm.at_phase("wait");
+        self.comm.set_step(self.epoch.n_steps as u64);
+        self.comm.set_stage("wait");
         let Some(batch) = batches.next() else {
             self.read_back(observe)?;
             return Ok(false);
@@ -94,7 +94,7 @@ impl<T: Task> Trainer<T> {
         };
         let Learned { outcome, weight, gradients } = self.learn(batch)?;
         let learned = Instant::now();
-        self.comm.at_phase("sync");
+        self.comm.set_stage("sync");
         let (outcome, all) = match outcome {
             Outcome::Read(own) => {
                 let is_asked = u64::from(self.stop.load(Ordering::Relaxed));
@@ -110,7 +110,7 @@ impl<T: Task> Trainer<T> {
         let gradients = self.average(gradients, Weight { own: weight, all })?;
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
-        self.comm.at_phase("update");
+        self.comm.set_stage("update");
         let learning_rate = self.optimizer.config.learning_rate_in(self.epoch.epoch);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         self.epoch.timings.update += synced.elapsed();
@@ -165,7 +165,7 @@ impl<T: Task> Trainer<T> {
     /// Forward and backward: what became of this rank's batch, and the gradients of its mean loss.
     fn learn(&mut self, batch: DeviceBatch<T::Input>) -> Result<Learned> {
         let started = Instant::now();
-        self.comm.at_phase("upload");
+        self.comm.set_stage("upload");
         self.check_device(&batch)?;
         self.epoch.timings.loader += batch.times;
         let uploaded = Instant::now();
@@ -174,7 +174,7 @@ impl<T: Task> Trainer<T> {
             let (outcome, gradients) = (Outcome::Read(Counts::default()), GradientsParams::new());
             return Ok(Learned { outcome, weight: 0.0, gradients });
         }
-        self.comm.at_phase("forward");
+        self.comm.set_stage("forward");
         let ctx = Ctx { key: batch.key, mode: Mode::Train };
         let forward = self.task.forward(&self.model, &batch.input, &ctx);
         let read = self.counts_of(&batch.input, &forward);
@@ -186,7 +186,7 @@ impl<T: Task> Trainer<T> {
             Outcome::Unread(Box::new(read))
         };
         let forwarded = Instant::now();
-        self.comm.at_phase("backward");
+        self.comm.set_stage("backward");
         self.epoch.timings.forward += forwarded - uploaded;
         self.epoch.memory.look();
         // Items that all weigh nothing have no mean loss.
@@ -204,12 +204,12 @@ impl<T: Task> Trainer<T> {
 
     /// Ranks tell each other their counts in each step, and their gradients go by the host.
     fn reads_at_once(&self) -> bool {
-        self.read_every == 1 || 1 < self.comm.topology().world_size
+        self.read_every == 1 || 1 < self.comm.rank_info().world_size
     }
 
     /// The gradients of the mean loss over all ranks' items; buffers become those of the first rank.
     fn average(&mut self, gradients: GradientsParams, weight: Weight) -> Result<GradientsParams> {
-        if self.comm.topology().world_size == 1 || weight.all == 0.0 {
+        if self.comm.rank_info().world_size == 1 || weight.all == 0.0 {
             return Ok(gradients);
         }
         let gradients = self.sync.average(&mut *self.comm, &self.model, gradients, weight)?;
@@ -219,10 +219,10 @@ impl<T: Task> Trainer<T> {
 
     /// Makes sure that all ranks have the same parameters, by their hashes. A meeting.
     pub(crate) fn compare(&mut self, epoch: usize) -> Result<()> {
-        if self.comm.topology().world_size == 1 {
+        if self.comm.rank_info().world_size == 1 {
             return Ok(());
         }
-        self.comm.at_phase("comparing models");
+        self.comm.set_stage("comparing models");
         let own = hash(&weights_to_bytes(&self.model)?).into_bytes();
         // Not the collective that a step begins with: a rank that has more steps than the others is told so.
         let mut first = own.clone();

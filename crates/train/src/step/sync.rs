@@ -114,7 +114,7 @@ pub(crate) fn share_buffers<M: Module>(comm: &mut dyn Communicator, model: M) ->
     }
     let mut bytes = bytemuck::cast_slice(&values.0).to_vec();
     comm.broadcast(0, &mut bytes)?;
-    if comm.topology().rank == 0 {
+    if comm.rank_info().rank == 0 {
         return Ok(model);
     }
     let values: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);

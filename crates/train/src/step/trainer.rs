@@ -95,7 +95,7 @@ impl<T: Task> Trainer<T> {
         let device = device.clone().inner();
         let mut model = init(RngKey::new(seed), &device.clone().autodiff())?;
         check_device(&model, &device)?;
-        if 1 < comm.topology().world_size {
+        if 1 < comm.rank_info().world_size {
             let mut bytes = weights_to_bytes(&model)?;
             comm.broadcast(0, &mut bytes)?;
             load_weights(&mut model, bytes)?;
@@ -176,7 +176,7 @@ impl<T: Task> Trainer<T> {
 
     /// Whether this is the first rank, which prints and writes files for all.
     pub fn is_first(&self) -> bool {
-        self.comm.topology().rank == 0
+        self.comm.rank_info().rank == 0
     }
 
     /// Whether the flag of [`Trainer::with_stop`] was up on some rank in the last step; the same on all.

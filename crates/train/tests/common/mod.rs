@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use burn::tensor::Device;
-use kiln_comm::{Communicator, Ranks};
+use kiln_comm::{Communicator, ThreadRanks};
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
@@ -17,13 +17,13 @@ use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, Tr
 pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 /// Ranks of one thread each. Whoever waits as long as the deadline has hung, and the test with it.
-pub(crate) fn ranks(n_ranks: usize) -> Ranks {
-    Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(600) }
+pub(crate) fn ranks(n_ranks: usize) -> ThreadRanks {
+    ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(600) }
 }
 
 pub(crate) fn shard(comm: &dyn Communicator) -> Shard {
-    let topology = comm.topology();
-    Shard { rank: topology.rank, world_size: topology.world_size }
+    let rank_info = comm.rank_info();
+    Shard { rank: rank_info.rank, world_size: rank_info.world_size }
 }
 
 /// Nodes of four classes, of which neighbours and features tell something.

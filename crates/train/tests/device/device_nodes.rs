@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_comm::{Communicator, Solo};
+use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_kernels::testing::{device, read_block, reads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
@@ -100,16 +100,16 @@ fn train<F: Batcher<Batch = DeviceBatch<NodeInput>>>(
 fn the_trainer_does_not_know_where_a_batch_was_made() {
     let (data, device) = (data(400), device());
     let on_host = || DeviceBatcher::new(host_fetch(&data), &device);
-    let (expected, weights) = train(&data, Box::new(Solo), &device, on_host(), 0);
+    let (expected, weights) = train(&data, Box::new(SingleRank), &device, on_host(), 0);
     let check = |what: &str, (got, got_weights): (EpochReport, Vec<u8>)| {
         assert_eq!(got.counts, expected.counts, "{what}: losses");
         assert_eq!(got_weights, weights, "{what}: weights");
     };
     for workers in [0, 1] {
-        check("brought by a worker", train(&data, Box::new(Solo), &device, on_host(), workers));
+        check("brought by a worker", train(&data, Box::new(SingleRank), &device, on_host(), workers));
         for has_all_rows in [true, false] {
             let batcher = device_fetch(&data, &device, has_all_rows);
-            check("made on the device", train(&data, Box::new(Solo), &device, batcher, workers));
+            check("made on the device", train(&data, Box::new(SingleRank), &device, batcher, workers));
         }
     }
 }
@@ -137,8 +137,8 @@ fn two_ranks_of_one_device_train_on_batches_that_it_makes() {
 #[test]
 fn batches_that_a_device_makes_are_those_of_the_host() {
     let (data, device) = (data(400), device());
-    let on_host = loader(&data, &Solo, host_fetch(&data), 0);
-    let on_device = loader(&data, &Solo, device_fetch(&data, &device, false), 1);
+    let on_host = loader(&data, &SingleRank, host_fetch(&data), 0);
+    let on_device = loader(&data, &SingleRank, device_fetch(&data, &device, false), 1);
     let phase = Phase::Train { epoch: 3 };
     let on_device: Vec<DeviceBatch<NodeInput>> = on_device.epoch(phase).map(Result::unwrap).collect();
     assert_eq!(on_device.len(), on_host.n_steps(phase));
@@ -161,7 +161,7 @@ fn batches_that_a_device_makes_are_those_of_the_host() {
 #[test]
 fn presampled_rows_are_hit_more_often_than_any() {
     let (data, device) = (data(400), device());
-    let loader = loader(&data, &Solo, host_fetch(&data), 0);
+    let loader = loader(&data, &SingleRank, host_fetch(&data), 0);
     let order = loader.items().epoch(Phase::Train { epoch: 0 });
     let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
@@ -176,7 +176,7 @@ fn presampled_rows_are_hit_more_often_than_any() {
         let graph = DeviceGraph::new(data.graph.clone(), &device).unwrap();
         let sampler = Arc::new(DeviceSampler::new(graph, FANOUTS));
         let batcher = DeviceNodeBatcher::new(sampler, Arc::clone(&features), data.labels.clone());
-        let loader = Loader::new(items(&data, &Solo), batcher, LoaderConfig::default()).unwrap();
+        let loader = Loader::new(items(&data, &SingleRank), batcher, LoaderConfig::default()).unwrap();
         loader.epoch(Phase::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
         assert_eq!(features.hit_rate().n_rows, u64::from(n_inputs));
         features.hit_rate().share()
@@ -194,8 +194,8 @@ fn presampled_rows_are_hit_more_often_than_any() {
 fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
     let (data, device) = (data(400), device());
     let run = |read_every: usize| {
-        let loader = loader(&data, &Solo, device_fetch(&data, &device, true), 1);
-        let mut trainer = trainer(&data, Box::new(Solo), &device).with_read_every(read_every);
+        let loader = loader(&data, &SingleRank, device_fetch(&data, &device, true), 1);
+        let mut trainer = trainer(&data, Box::new(SingleRank), &device).with_read_every(read_every);
         let mut batches = loader.epoch(trainer.next_phase());
         let (mut steps, mut reads, mut more) = (Vec::new(), Vec::new(), true);
         while more {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_comm::{Communicator, Solo};
+use kiln_comm::{Communicator, SingleRank};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::CscBuilder;
 use kiln_loader::{GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, Shard};
@@ -77,7 +77,7 @@ fn buffers(model: &Gin) -> Vec<f32> {
 
 /// One step of a rank alone, on the share that it would have of two.
 fn statistics_alone(rank: usize) -> Vec<f32> {
-    let mut trainer = trainer(Box::new(Solo::new()));
+    let mut trainer = trainer(Box::new(SingleRank::new()));
     let shard = Shard { rank, world_size: 2 };
     trainer.epoch_of(loader(shard).epoch(Phase::Train { epoch: 0 }).take(1), |_| ()).unwrap();
     buffers(trainer.model())
@@ -131,7 +131,7 @@ fn train(
     n_steps: usize,
 ) -> Result<Vec<[Vec<u8>; 2]>, String> {
     let left = ranks(2).run(|comm| {
-        let (loader, is_first) = (loader(shard(&*comm)), comm.topology().rank == 0);
+        let (loader, is_first) = (loader(shard(&*comm)), comm.rank_info().rank == 0);
         let mut trainer = trainer(comm);
         let mut run = Run::start(&mut trainer, &open, RunIdentity::default())?;
         let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: Some(2) };

@@ -75,7 +75,7 @@ fn items(n_items: usize, loss: f32, is_right: bool) -> Vec<Item> {
 #[test]
 fn accuracies_of_ranks_are_not_averaged() {
     let accuracies = ranks(2).run(|comm| {
-        let is_first = comm.topology().rank == 0;
+        let is_first = comm.rank_info().rank == 0;
         let items = if is_first { items(3, 1.0, true) } else { items(1, 1.0, false) };
         let mut trainer = told(comm);
         let validated = trainer.evaluate([batch(items.clone())], |_, _| ())?;
@@ -90,7 +90,7 @@ fn accuracies_of_ranks_are_not_averaged() {
 #[test]
 fn losses_are_divided_by_seeds_and_not_by_steps() {
     let losses = ranks(2).run(|comm| {
-        let last = if comm.topology().rank == 0 { Vec::new() } else { items(1, 6.0, false) };
+        let last = if comm.rank_info().rank == 0 { Vec::new() } else { items(1, 6.0, false) };
         let batches = || [batch(items(2, 1.0, true)), batch(last.clone())];
         let mut trainer = told(comm);
         let mut steps = Vec::new();
@@ -173,7 +173,7 @@ fn uneven_input_hangs_nobody() {
 
     let told_of = Mutex::new(Vec::new());
     let outcome = ranks(2).run(|comm| {
-        let n_batches = 2 + comm.topology().rank;
+        let n_batches = 2 + comm.rank_info().rank;
         let error =
             told(comm).epoch_of((0..n_batches).map(|_| batch(items(1, 1.0, true))), |_| ()).unwrap_err();
         told_of.lock().unwrap().push(error.to_string());

@@ -102,7 +102,7 @@ fn rejects_a_loader_of_another_share() {
 #[test]
 fn exact_evaluation_reports_its_memory() {
     let data = data(300);
-    let mut trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let evaluator = exact(&data, 1);
     let loader = loader(&data, &evaluator, &trainer, &data.split.val);
     evaluator.count(&mut trainer, &loader, VALIDATION).unwrap();

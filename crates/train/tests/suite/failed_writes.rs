@@ -210,7 +210,7 @@ fn a_run_that_dies_while_the_disk_is_full_resumes_from_the_last_complete_checkpo
         let folder = tempfile::tempdir().unwrap();
         let case = Case { during: 3..7, killed_after, ..Case::default() };
         assert!(train(folder.path(), &case).unwrap_err().to_string().contains("the process dies"));
-        let mut trainer = trainer(&data(320), Box::new(kiln_comm::Solo));
+        let mut trainer = trainer(&data(320), Box::new(kiln_comm::SingleRank));
         let run =
             Run::start(&mut trainer, || RunFolder::open(folder.path()), RunIdentity::default()).unwrap();
         assert_eq!((run.n_epochs(), run.n_steps()), (0, 2));

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
@@ -74,7 +74,7 @@ fn trainer(data: &Dataset) -> SageTrainer {
     };
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |key, device: &Device| model.init(key, device);
-    Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init).unwrap()
+    Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init).unwrap()
 }
 
 fn run(trainer: &mut SageTrainer, folder: &Path) -> Run {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_kernels::DeviceGraphs;
@@ -128,7 +128,8 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
 #[test]
 fn an_evaluation_names_graphs_by_their_positions() {
     let init = |_, device: &Device| Ok(sum_of_features(device));
-    let mut trainer = Trainer::new(GraphClassification::new(), &config(), Box::new(Solo), init).unwrap();
+    let mut trainer =
+        Trainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
     let mut said = Evaluation::default();
     let batches =
         [&[3, 1][..], &[], &[0, 2]].map(|graphs| Ok(batch(&four(), graphs).to_device(&Device::flex())));
@@ -157,7 +158,8 @@ fn a_class_without_an_output_is_refused() {
 /// that epoch in them.
 fn check_learns(model: &GinConfig, n_epochs: usize) {
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(GraphClassification::new(), &config(), Box::new(Solo), init).unwrap();
+    let mut trainer =
+        Trainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
     let (train, val, test) = (loader(300, 0..160), loader(300, 160..220), loader(300, 220..300));
     let folder = tempfile::tempdir().unwrap();
     let mut run =

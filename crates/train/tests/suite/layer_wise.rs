@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
@@ -150,7 +150,7 @@ fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let config = TrainerConfig { device, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |_, device: &Device| Ok(sage(12, device));
-    let mut trainer = Trainer::new(NodeClassification::new(), &config, Box::new(Solo), init).unwrap();
+    let mut trainer = Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init).unwrap();
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 3]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 17, ..Default::default() };

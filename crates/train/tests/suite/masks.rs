@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
-use kiln_comm::Ranks;
+use kiln_comm::ThreadRanks;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
@@ -94,9 +94,9 @@ fn loader(
 /// Two epochs of these ranks, of a model that does not move.
 fn train(n_ranks: usize, dropout: f64) -> Outputs {
     let (data, outputs) = (data(), Mutex::new(Outputs::new()));
-    let ranks = Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
+    let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
     let done = ranks.run(|comm| {
-        let topology = comm.topology();
+        let rank_info = comm.rank_info();
         let (d_in, aggregate) = (8, Aggregate::Mean);
         let model = SageConfig {
             d_in,
@@ -112,7 +112,7 @@ fn train(n_ranks: usize, dropout: f64) -> Outputs {
         let optimizer = OptimizerConfig::adam(1e-30, 0.0);
         let config = TrainerConfig { seed: 1, ..TrainerConfig::new(optimizer) };
         let mut trainer = Trainer::new(task, &config, comm, |key, device| model.init(key, device))?;
-        let loader = loader(&data, Shard { rank: topology.rank, world_size: topology.world_size });
+        let loader = loader(&data, Shard { rank: rank_info.rank, world_size: rank_info.world_size });
         for _ in 0..2 {
             trainer.epoch(&loader, |_| ())?;
         }

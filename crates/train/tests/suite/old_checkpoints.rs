@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_train::{DETERMINISM_CONTRACT, Error, Resumed, Run, RunFolder};
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -67,7 +67,7 @@ fn a_checkpoint_of_commit_9350b4b_needs_its_metrics() {
 }
 
 fn start(folder: &Path) -> kiln_train::Result<Run> {
-    Run::start(&mut trainer(&data(), Box::new(Solo)), || RunFolder::open(folder), identity())
+    Run::start(&mut trainer(&data(), Box::new(SingleRank)), || RunFolder::open(folder), identity())
 }
 
 fn truncate(path: &Path, n_bytes: usize) {

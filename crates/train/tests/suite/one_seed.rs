@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use burn::tensor::Device;
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher, Phase, Shard};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
@@ -35,7 +35,7 @@ fn rejects_a_loader_of_another_seed_or_share() {
     let data = data(100);
     let sampler = || NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
     let batcher = || NodeBatcher::new(sampler().into(), data.features.clone(), data.labels.clone());
-    let mut trainer = trainer(&data, Box::new(Solo));
+    let mut trainer = trainer(&data, Box::new(SingleRank));
     let items = |seed, shard| {
         let config = ItemSamplerConfig { batch_size: 10, seed, shard, ..Default::default() };
         ItemSampler::new(nodes(50), config).unwrap()
@@ -53,7 +53,7 @@ fn rejects_a_loader_of_another_seed_or_share() {
 fn rejects_a_model_without_autodiff() {
     let data = data(100);
     let model = |_, device: &Device| sage_on(&data, &device.clone().inner());
-    let error = Trainer::new(NodeClassification::new(), &config(), Box::new(Solo), model).unwrap_err();
+    let error = Trainer::new(NodeClassification::new(), &config(), Box::new(SingleRank), model).unwrap_err();
     assert!(matches!(error, Error::ModelDevice { .. }), "{error}");
     assert!(error.to_string().contains("with autodiff"), "{error}");
 }
@@ -82,7 +82,7 @@ fn a_trainer_counts_its_epochs() {
     let config = TrainerConfig { optimizer, ..config() };
     let trainer = || {
         let model = |_, _: &Device| Ok(sage(&data, [0.0, 0.5]));
-        Trainer::new(NodeClassification::new(), &config, Box::new(Solo), model).unwrap()
+        Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), model).unwrap()
     };
     let loader = loader(&data, &nodes(90), 30, Shard::default());
     let (mut counted, mut by_hand) = (trainer(), trainer());
@@ -100,9 +100,9 @@ fn a_trainer_counts_its_epochs() {
 fn an_epoch_under_way_goes_on() {
     let data = data(200);
     let loader = loader(&data, &nodes(90), 30, Shard::default());
-    let mut whole = trainer(&data, Box::new(Solo));
+    let mut whole = trainer(&data, Box::new(SingleRank));
     let expected = whole.epoch(&loader, |_| ()).unwrap();
-    let mut parted = trainer(&data, Box::new(Solo));
+    let mut parted = trainer(&data, Box::new(SingleRank));
     let mut batches = loader.epoch(parted.next_phase());
     assert!(parted.step(&mut batches, |_| ()).unwrap());
     drop(batches);

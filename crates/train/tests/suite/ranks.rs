@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
-use kiln_comm::{Communicator, Solo};
+use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
 use kiln_loader::{Phase, Shard};
@@ -208,7 +208,7 @@ fn a_rank_that_never_has_a_seed_learns_what_the_others_learn() {
     let of_ranks = train(4, &data, &seeds, 16);
     assert!(of_ranks[3].1.iter().all(Vec::is_empty));
     assert!(of_ranks.iter().all(|(weights, _)| *weights == of_ranks[0].0));
-    let start = weights_to_bytes(trainer(&data, Box::new(Solo::new())).model()).unwrap();
+    let start = weights_to_bytes(trainer(&data, Box::new(SingleRank::new())).model()).unwrap();
     assert_ne!(of_ranks[0].0, start);
 }
 
@@ -264,7 +264,7 @@ fn gradients_summed_on_their_device_give_the_same_weights() {
     let train_by = |on_device: bool| {
         let weights = ranks(4).run(|mut comm| {
             let shard = shard(&*comm);
-            let mut other = comm.channel("gradients")?;
+            let mut other = comm.duplicate("gradients")?;
             let sum = move |bucket: Tensor<1>| {
                 let device = bucket.device();
                 let mut values = kiln_kernels::read_f32(bucket);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use burn::tensor::Device;
-use kiln_comm::Ranks;
+use kiln_comm::ThreadRanks;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
@@ -86,17 +86,17 @@ pub(crate) fn train(
     n_steps: usize,
 ) -> std::result::Result<(Result, Option<Resumed>), String> {
     let data = data();
-    let ranks = Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
+    let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
     let result = ranks.run(|comm| {
-        let topology = comm.topology();
-        let shard = Shard { rank: topology.rank, world_size: topology.world_size };
+        let rank_info = comm.rank_info();
+        let shard = Shard { rank: rank_info.rank, world_size: rank_info.world_size };
         let mut trainer = trainer(&data, comm);
         let mut run = Run::start(&mut trainer, &open, identity())?;
         let config = FitConfig { n_epochs: 3, patience: None, checkpoint_every };
         let [train, val, test] =
             [&data.split.train, &data.split.val, &data.split.test].map(|nodes| loader(&data, nodes, shard));
         let validate = |trainer: &mut Nodes| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
-        let mut stop = StopAfter(if topology.rank == 0 { n_steps } else { usize::MAX });
+        let mut stop = StopAfter(if rank_info.rank == 0 { n_steps } else { usize::MAX });
         fit(&mut trainer, &train, config, validate, &mut run, &mut stop)?;
         let weights = weights_to_bytes(trainer.model())?;
         let said = test_best(trainer, &run, |trainer| {
@@ -219,7 +219,7 @@ fn a_finished_run_changes_nothing_when_it_goes_on() {
 fn another_run_is_refused_by_the_name_of_what_differs() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    let solo = || Box::new(kiln_comm::Solo);
+    let solo = || Box::new(kiln_comm::SingleRank);
     let start = |identity| {
         let open = || match folder.path().join("last").exists() {
             true => RunFolder::open(folder.path()),
@@ -255,7 +255,7 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last/checkpoint.safetensors");
-    let solo = || Box::new(kiln_comm::Solo);
+    let solo = || Box::new(kiln_comm::SingleRank);
     let create = || RunFolder::create(folder.path());
     Run::start(&mut trainer(&data, solo()), create, identity()).unwrap();
     let bytes = std::fs::read(&path).unwrap();
@@ -286,7 +286,7 @@ fn a_best_epoch_whose_file_was_not_written_any_more_is_made_of_the_checkpoint() 
     assert!(error.unwrap_err().contains("best.safetensors"));
     std::fs::remove_dir(&in_the_way).unwrap();
 
-    let mut trainer = trainer(&data(), Box::new(kiln_comm::Solo::new()));
+    let mut trainer = trainer(&data(), Box::new(kiln_comm::SingleRank::new()));
     let run = Run::start(&mut trainer, || RunFolder::open(folder.path()), identity()).unwrap();
     assert_eq!(run.resumed(), Some(&Resumed { epoch: 1, step: 0, n_ranks: 1, damage: None }));
     drop(run);
@@ -364,7 +364,7 @@ fn a_folder_without_a_checkpoint_is_left_alone() {
 #[test]
 fn a_folder_that_a_run_writes_to_is_nobody_elses() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
-    let mut trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let run = Run::start(&mut trainer, || RunFolder::create(folder.path()), identity()).unwrap();
     assert!(matches!(RunFolder::open(folder.path()), Err(Error::RunFolderInUse { .. })));
     assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderInUse { .. })));
@@ -384,11 +384,11 @@ fn a_run_that_goes_on_has_no_result_until_its_end() {
     let whole = std::fs::read_to_string(&metrics).unwrap();
     std::fs::write(&metrics, format!("{whole}{{\"epoch\":4")).unwrap(); // An epoch after the checkpoint, half written.
     let start = || {
-        let mut trainer = trainer(&data, Box::new(kiln_comm::Solo));
+        let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
         Run::start(&mut trainer, || RunFolder::open(folder.path()), identity())
     };
     let mut run = start().unwrap();
-    run.checkpoint(&mut trainer(&data, Box::new(kiln_comm::Solo))).unwrap();
+    run.checkpoint(&mut trainer(&data, Box::new(kiln_comm::SingleRank))).unwrap();
     drop(run);
     for name in ["summary.json", "report.html", "test_predictions.csv"] {
         assert!(!folder.path().join(name).exists(), "{name}");

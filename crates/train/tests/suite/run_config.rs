@@ -107,7 +107,7 @@ fn a_run_tests_its_best_model_and_writes_its_files() {
 #[test]
 fn a_run_that_is_stopped_resumes_by_the_same_call_to_the_same_weights() {
     let whole = tempfile::tempdir().unwrap();
-    let solo = || Box::new(kiln_comm::Solo);
+    let solo = || Box::new(kiln_comm::SingleRank);
     let (expected, _) = run(whole.path(), solo(), None).unwrap();
     let (expected, weights) = expected.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn a_run_that_is_stopped_resumes_by_the_same_call_to_the_same_weights() {
 fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: ItemSamplerConfig) -> Error {
     let (data, folder) = (data(320), tempfile::tempdir().unwrap());
     let path = folder.path().join("run");
-    let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let [train, val] = splits.map(|nodes| {
         let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
         let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
@@ -164,12 +164,12 @@ fn calls_that_cannot_train_are_refused_before_a_file_is_written() {
 #[test]
 fn rejects_fewer_epochs_than_the_run_has_done_and_another_identity() {
     let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), Box::new(kiln_comm::Solo), None).unwrap();
+    run(folder.path(), Box::new(kiln_comm::SingleRank), None).unwrap();
     let data = data(320);
     let [train, val] =
         [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, Shard::default()));
     let again = |config: RunConfig| {
-        let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+        let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
         config.fit(trainer, &train, &val, validate, &mut ()).unwrap_err()
     };
     let error = again(config(folder.path(), 1));
@@ -184,7 +184,7 @@ fn rejects_a_test_split_without_nodes() {
     let (data, folder) = (data(320), tempfile::tempdir().unwrap());
     let nodes = |nodes: &[NodeId]| loader(&data, nodes, 60, Shard::default());
     let (train, val, test) = (nodes(&data.split.train), nodes(&data.split.val), nodes(&[]));
-    let trainer = trainer(&data, Box::new(kiln_comm::Solo));
+    let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let outcome = config(folder.path(), 1).fit(trainer, &train, &val, validate, &mut ()).unwrap();
     let Outcome::Trained(best) = outcome else { panic!("nothing stops the run") };
     let tested = best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
@@ -197,7 +197,7 @@ fn a_run_dir_starts_or_resumes() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("run");
     assert!(matches!(RunDir::Resume(path.clone()).open(), Err(Error::NoCheckpoint { .. })));
-    run(&path, Box::new(kiln_comm::Solo), None).unwrap();
+    run(&path, Box::new(kiln_comm::SingleRank), None).unwrap();
     assert!(matches!(RunDir::New(path.clone()).open(), Err(Error::RunFolderNotEmpty { .. })));
     for dir in [RunDir::Resume(path.clone()), RunDir::StartOrResume(path.clone())] {
         assert_eq!(dir.open().unwrap().path(), path);

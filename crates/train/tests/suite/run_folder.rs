@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_comm::Solo;
+use kiln_comm::SingleRank;
 use kiln_graph::NodeId;
 use kiln_nn::Ctx;
 use kiln_train::{
@@ -65,7 +65,7 @@ impl Task for Nothing {
 
 fn trainer(slope: f32) -> Trainer<Nothing> {
     let config = TrainerConfig::new(OptimizerConfig::adam(0.1, 0.0));
-    Trainer::new(Nothing, &config, Box::new(Solo), |_, _| Ok(line(slope))).unwrap()
+    Trainer::new(Nothing, &config, Box::new(SingleRank), |_, _| Ok(line(slope))).unwrap()
 }
 
 fn run(folder: &Path) -> Run {

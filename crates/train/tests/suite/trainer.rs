@@ -9,7 +9,7 @@ use std::time::Duration;
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_comm::{Communicator, Ranks, Solo};
+use kiln_comm::{Communicator, SingleRank, ThreadRanks};
 use kiln_loader::{BatchError, StageTimes};
 use kiln_nn::{Ctx, Mode};
 use kiln_sample::RngKey;
@@ -99,7 +99,7 @@ fn trainer(comm: Box<dyn Communicator>) -> Trainer<Plane> {
 
 #[test]
 fn any_task_trains() {
-    let mut trainer = trainer(Box::new(Solo));
+    let mut trainer = trainer(Box::new(SingleRank));
     let mut seen = 0;
     for _ in 0..60 {
         let batches = points(64).chunks(16).map(|chunk| batch(chunk.to_vec())).collect::<Vec<_>>();
@@ -137,8 +137,8 @@ fn the_mean_step_time_leaves_out_the_first_steps() {
 }
 
 /// Ranks of this process, a thread each, that give up on each other soon.
-fn ranks(n_ranks: usize) -> Ranks {
-    Ranks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) }
+fn ranks(n_ranks: usize) -> ThreadRanks {
+    ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) }
 }
 
 /// Ranks with unequal shares, one of them empty in a step, learn what one rank with all items learns.
@@ -148,11 +148,11 @@ fn gradients_of_ranks_average_by_weight() {
         [points(9)[..4].to_vec(), points(9)[4..5].to_vec(), points(9)[5..].to_vec()],
         [points(3), Vec::new(), points(12)[3..].to_vec()],
     ];
-    let mut alone = trainer(Box::new(Solo));
+    let mut alone = trainer(Box::new(SingleRank));
     let whole = alone.epoch_of(steps.iter().map(|step| batch(step.concat())), |_| ()).unwrap();
 
     let together = ranks(3).run(|comm| {
-        let rank = comm.topology().rank;
+        let rank = comm.rank_info().rank;
         let mut trainer = trainer(comm);
         let report = trainer.epoch_of(steps.iter().map(|step| batch(step[rank].clone())), |_| ())?;
         Ok((trainer.model().values(), report.counts))
@@ -174,7 +174,7 @@ fn gradients_of_ranks_average_by_weight() {
 #[test]
 fn parameters_come_from_the_first_rank() {
     let models = ranks(3).run(|comm| {
-        let start = Linear::new([comm.topology().rank as f32 + 1.0, 0.5]);
+        let start = Linear::new([comm.rank_info().rank as f32 + 1.0, 0.5]);
         let trainer = Trainer::new(Plane, &adam(0.05), comm, |_, _| Ok(start))?;
         Ok(trainer.model().values())
     });
@@ -186,7 +186,7 @@ fn parameters_come_from_the_first_rank() {
 fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
     let told = Mutex::new(Vec::new());
     let error = ranks(3).run(|comm| {
-        let rank = comm.topology().rank;
+        let rank = comm.rank_info().rank;
         let last = if rank == 1 { vec![([f32::NAN, 0.0], 1.0)] } else { points(4) };
         let outcome = trainer(comm).epoch_of([batch(points(4)), batch(last)], |_| ());
         told.lock().unwrap().push((rank, outcome.as_ref().unwrap_err().to_string()));
@@ -217,7 +217,7 @@ fn ranks_that_grow_apart_are_an_error() {
             gradients: GradientsParams,
             weight: Weight,
         ) -> kiln_train::Result<GradientsParams> {
-            let rank = comm.topology().rank;
+            let rank = comm.rank_info().rank;
             let averaged = self.0.average(comm, model, gradients, weight)?;
             Ok(if rank == 1 { GradientsParams::new() } else { averaged })
         }
@@ -257,7 +257,7 @@ fn empty_steps_and_frozen_parameters_change_nothing() {
 
 #[test]
 fn an_evaluation_whose_loss_is_no_number_is_an_error() {
-    let mut trainer = trainer(Box::new(Solo));
+    let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::INFINITY, 0.0], 1.0)];
     let error = trainer.evaluate([batch(points(4)), batch(bad)], |_, _| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
@@ -269,7 +269,7 @@ fn losses_that_are_read_later_end_the_epoch_then() {
     let bad = || batch(vec![([f32::NAN, 0.0], 1.0)]);
     let failed = || Err(kiln_loader::Error::Batch { step: 3, source: BatchError::other("no file") });
     let told = |batches: Vec<kiln_loader::Result<_>>, read_every: usize| {
-        let mut trainer = trainer(Box::new(Solo)).with_read_every(read_every);
+        let mut trainer = trainer(Box::new(SingleRank)).with_read_every(read_every);
         let mut steps = Vec::new();
         let outcome = trainer.epoch_of(batches, |report| steps.push((report.step, report.counts)));
         (outcome.map(|report| report.counts), steps)
@@ -295,7 +295,7 @@ fn losses_that_are_read_later_end_the_epoch_then() {
 
 #[test]
 fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
-    let mut trainer = trainer(Box::new(Solo));
+    let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::NAN, 0.0], 1.0)];
     let error = trainer.epoch_of([batch(points(4)), batch(bad)], |_| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { step: 1, .. }), "{error}");
@@ -304,7 +304,7 @@ fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
 
 #[test]
 fn the_loaders_errors_arrive() {
-    let mut plain = trainer(Box::new(Solo));
+    let mut plain = trainer(Box::new(SingleRank));
     let batches = [batch(points(4)), Err(kiln_loader::Error::ZeroBatchSize)];
     let error = plain.epoch_of(batches, |_| ()).unwrap_err();
     assert!(matches!(error, Error::Loader(_)), "{error}");
@@ -331,7 +331,7 @@ fn weight_decay_is_the_optimizers_own() {
     let step = |kind| {
         let optimizer = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
         let (config, model) = (TrainerConfig::new(optimizer), Linear::new([2.0, -1.0]));
-        let mut trainer = Trainer::new(Plane, &config, Box::new(Solo), |_, _| Ok(model)).unwrap();
+        let mut trainer = Trainer::new(Plane, &config, Box::new(SingleRank), |_, _| Ok(model)).unwrap();
         trainer.epoch_of([batch(points(8))], |_| ()).unwrap();
         trainer.model().values()
     };

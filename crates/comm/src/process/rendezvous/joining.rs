@@ -14,7 +14,7 @@ use crate::process::rendezvous::channel::{Client, connect, serve};
 use crate::process::rendezvous::seats::JobId;
 use crate::process::rendezvous::server::Server;
 use crate::process::watchdog::timing::Timing;
-use crate::rpc::{Door, Token, is_tls_failure, log};
+use crate::rpc::{RpcEndpoint, Token, is_tls_failure, log};
 
 /// Connections of processes that are no ranks of the job, at once: once all ranks have joined, rank 0 accepts so many
 /// others, to refuse them.
@@ -33,7 +33,7 @@ pub(crate) struct Attended {
 /// Starts to serve the processes of the job, on rank 0.
 pub(crate) fn serve_job(
     listener: std::net::TcpListener,
-    door: &Door,
+    rpc_endpoint: &RpcEndpoint,
     join: &Join,
     timing: Timing,
 ) -> Result<(), JobError> {
@@ -43,10 +43,10 @@ pub(crate) fn serve_job(
         id => JobId::Launcher(id.to_owned()),
     };
     let server = Server::new(world_size, job, timing);
-    let router = serve(door, server.clone())?;
+    let router = serve(rpc_endpoint, server.clone())?;
     // Each rank has one connection for as long as the job lasts.
-    let incoming = door.incoming(listener, world_size + N_STRANGERS);
-    let failed = |source| JobError::Listen { address: door.address.clone(), source };
+    let incoming = rpc_endpoint.incoming(listener, world_size + N_STRANGERS);
+    let failed = |source| JobError::Listen { address: rpc_endpoint.address.clone(), source };
     let incoming = incoming.map_err(failed)?;
     tokio::spawn(server.watch());
     tokio::spawn(router.serve_with_incoming(incoming));
@@ -54,13 +54,18 @@ pub(crate) fn serve_job(
 }
 
 /// Asks rank 0 to be taken in; retries while a rank 0 of another attempt at the job answers, or exits meanwhile.
-pub(crate) async fn attend(door: &Door, join: &Join, timing: Timing) -> Result<Attended, JobError> {
+pub(crate) async fn attend(
+    rpc_endpoint: &RpcEndpoint,
+    join: &Join,
+    timing: Timing,
+) -> Result<Attended, JobError> {
     let (started, mut is_logged) = (Instant::now(), false);
     loop {
-        let mut client = connect(door, timing.join.saturating_sub(started.elapsed())).await?;
+        let mut client = connect(rpc_endpoint, timing.join.saturating_sub(started.elapsed())).await?;
         let (say, said) = mpsc::channel(16);
         let hello = Said { what: Some(said::What::Join(join.clone())) };
-        let lost = |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", door.address) };
+        let lost =
+            |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", rpc_endpoint.address) };
         say.send(hello).await.map_err(|_| lost("the connection has closed"))?;
         // Once this process has joined it is told twice a second that rank 0 is alive.
         let silent = |_| lost(&format!("it has been silent for {:?}", timing.deadline));
@@ -73,7 +78,7 @@ pub(crate) async fn attend(door: &Door, join: &Join, timing: Timing) -> Result<A
             return Err(refusal(&status));
         }
         if !is_logged {
-            log(&format!("waiting for rank 0 of this job at {}: {}", door.address, status.message()));
+            log(&format!("waiting for rank 0 of this job at {}: {}", rpc_endpoint.address, status.message()));
             is_logged = true;
         }
         sleep(PAUSE).await;
@@ -110,11 +115,12 @@ mod tests {
     async fn calls_without_joining_are_refused() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let door = Door { address, token: Token::new("a-word-of-this-test").unwrap(), tls: None };
+        let rpc_endpoint =
+            RpcEndpoint { address, token: Token::new("a-word-of-this-test").unwrap(), tls: None };
         let join = Join { world_size: 1, machine: "m".to_owned(), ..Join::default() };
         let timing = Timing { join: Duration::from_secs(10), deadline: Duration::from_secs(10) };
-        serve_job(listener, &door, &join, timing).unwrap();
-        let mut stranger = connect(&door, timing.join).await.unwrap();
+        serve_job(listener, &rpc_endpoint, &join, timing).unwrap();
+        let mut stranger = connect(&rpc_endpoint, timing.join).await.unwrap();
         let fault = Fault { rank: 0, kind: fault::Kind::Failed.into(), what: "sabotage".to_owned() };
         let entry = Entry { key: "key".to_owned(), value: vec![1] };
         let statuses = [
@@ -125,7 +131,7 @@ mod tests {
         for status in statuses {
             assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
         }
-        let mut rank = attend(&door, &join, timing).await.unwrap();
+        let mut rank = attend(&rpc_endpoint, &join, timing).await.unwrap();
         let told = rank.told.message().await.unwrap().and_then(|told| told.what);
         assert!(matches!(told, Some(crate::process::proto::told::What::Members(_))), "{told:?}");
     }

@@ -19,7 +19,7 @@ use crate::process::rendezvous::joining::{Attended, attend, serve_job};
 use crate::process::watchdog::exit::end;
 use crate::process::watchdog::place::{Overdue, Place, Seconds};
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
-use crate::rpc::{Door, log};
+use crate::rpc::{RpcEndpoint, log};
 use crate::{EXIT_FAILED, EXIT_RETRY};
 
 /// How long is waited for an answer whose lack is no news.
@@ -58,7 +58,7 @@ pub(crate) struct Start {
     pub(crate) join: Join,
     /// On the first rank.
     pub(crate) listener: Option<std::net::TcpListener>,
-    pub(crate) door: Door,
+    pub(crate) rpc_endpoint: RpcEndpoint,
     pub(crate) timing: Timing,
     pub(crate) place: Arc<Place>,
 }
@@ -196,13 +196,14 @@ struct Watch {
 
 impl Watch {
     async fn join(start: Start) -> Result<Self, JobError> {
-        let Start { join, listener, door, timing, place } = start;
+        let Start { join, listener, rpc_endpoint, timing, place } = start;
         if let Some(listener) = listener {
-            serve_job(listener, &door, &join, timing)?;
+            serve_job(listener, &rpc_endpoint, &join, timing)?;
         }
         let rank = join.rank as usize;
-        let Attended { client, say, mut told } = attend(&door, &join, timing).await?;
-        let lost = |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", door.address) };
+        let Attended { client, say, mut told } = attend(&rpc_endpoint, &join, timing).await?;
+        let lost =
+            |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", rpc_endpoint.address) };
         let silent = |_| lost(&format!("it has been silent for {:?}", timing.deadline));
         let Members { members, job } = loop {
             let news = timeout(timing.deadline, told.message()).await.map_err(silent)?;

@@ -50,11 +50,11 @@ impl Place {
         Self(Mutex::new(Inner { step: None, phase: "start", waits: BTreeMap::new(), n_waits: 0 }))
     }
 
-    pub(crate) fn at_step(&self, step: u64) {
+    pub(crate) fn set_step(&self, step: u64) {
         self.lock().step = Some(step);
     }
 
-    pub(crate) fn at_phase(&self, phase: &'static str) {
+    pub(crate) fn set_stage(&self, phase: &'static str) {
         self.lock().phase = phase;
     }
 
@@ -177,8 +177,8 @@ mod tests {
     fn what_a_rank_does_is_told_in_a_line() {
         let place = Place::new();
         assert_eq!(place.doing(Instant::now()).to_string(), "in start before the first step");
-        place.at_step(7);
-        place.at_phase("sync");
+        place.set_step(7);
+        place.set_stage("sync");
         let _waiting = place.enter(meeting(8), &[0], Duration::from_secs(5));
         let told = place.doing(Instant::now() + Duration::from_millis(2500)).to_string();
         assert_eq!(told, "in sync of step 7, waiting in barrier (collective 8) for 2.5 s");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_stream::StreamExt;
 
-use super::listener::door;
+use super::listener::rpc_endpoint;
 
 /// The child: accepts connections, and says so; uses up its descriptors until it gets a line.
 #[test]
@@ -20,7 +20,7 @@ fn child_with_few_files() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("\nat {}", listener.local_addr().unwrap());
     let inside = runtime.enter();
-    let mut incoming = door().incoming(listener, 1000).unwrap();
+    let mut incoming = rpc_endpoint().incoming(listener, 1000).unwrap();
     drop(inside);
     let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     println!("\nopened {}", files.len());

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use kiln_comm::rpc::{AUTHENTICATE_WITHIN, Connection, Door, Incoming, Token};
+use kiln_comm::rpc::{AUTHENTICATE_WITHIN, Connection, Incoming, RpcEndpoint, Token};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
@@ -15,15 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Shorter than any limit.
 const MOMENT: Duration = Duration::from_millis(300);
 
-pub(crate) fn door() -> Door {
+pub(crate) fn rpc_endpoint() -> RpcEndpoint {
     let token = Token::new("a-word-of-this-test").unwrap();
-    Door { address: "127.0.0.1:0".to_owned(), token, tls: None }
+    RpcEndpoint { address: "127.0.0.1:0".to_owned(), token, tls: None }
 }
 
 fn listen(max_connections: usize) -> (Incoming, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    (door().incoming(listener, max_connections).unwrap(), address)
+    (rpc_endpoint().incoming(listener, max_connections).unwrap(), address)
 }
 
 async fn next(incoming: &mut Incoming) -> Connection {

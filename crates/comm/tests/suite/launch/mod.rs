@@ -2,10 +2,10 @@
 
 mod attempts;
 
-use kiln_comm::{Launch, LaunchError, LaunchFlags, Master};
+use kiln_comm::{LaunchEnv, LaunchError, LaunchFlags, MasterAddress};
 
 /// Reads `--flag=value` words as the command line, and all others as the environment.
-fn detect(words: &str) -> Result<Option<Launch>, LaunchError> {
+fn detect(words: &str) -> Result<Option<LaunchEnv>, LaunchError> {
     let pairs: Vec<_> = words.split(' ').filter_map(|word| word.split_once('=')).collect();
     let value = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned());
     let number = |name: &str| value(name).map(|value| value.parse().expect("a flag should be a number"));
@@ -15,7 +15,7 @@ fn detect(words: &str) -> Result<Option<Launch>, LaunchError> {
         local_rank: number("--local-rank"),
         master: value("--master").map(|text| text.parse().expect("the flag should be HOST:PORT")),
     };
-    Launch::detect(&flags, |name| value(name).filter(|_| !name.starts_with('-')))
+    LaunchEnv::detect(&flags, |name| value(name).filter(|_| !name.starts_with('-')))
 }
 
 /// What a program would print for each line of variables.
@@ -347,7 +347,7 @@ fn the_first_host_of_a_node_list() {
     ] {
         let launch = detect(&with(SLURM, &format!("SLURM_JOB_NODELIST={list}")));
         let master = launch.expect("the list should be read").and_then(|launch| launch.master);
-        assert_eq!(master, Some(Master { host: host.to_owned(), port: 29_412 }), "of {list}");
+        assert_eq!(master, Some(MasterAddress { host: host.to_owned(), port: 29_412 }), "of {list}");
     }
     for list in ["vnode[1-2", "vnode[]", "vnode[a-b]", "vnode[-2]", "vnode]1", ",vnode1", "[", "vnode[+1]"] {
         let error = detect(&with(SLURM, &format!("SLURM_JOB_NODELIST={list}")));
@@ -367,8 +367,8 @@ fn masters_are_read_as_they_are_written() {
         ("train-0.train:65535", "train-0.train", 65_535),
         ("[fd00::1]:400", "fd00::1", 400),
     ] {
-        let master: Master = text.parse().expect("the text should be a master");
-        assert_eq!(master, Master { host: host.to_owned(), port });
+        let master: MasterAddress = text.parse().expect("the text should be a master");
+        assert_eq!(master, MasterAddress { host: host.to_owned(), port });
         assert_eq!(master.to_string(), text);
     }
     for text in [
@@ -387,7 +387,7 @@ fn masters_are_read_as_they_are_written() {
         "node 1:400",
         "[]:400",
     ] {
-        let error = text.parse::<Master>().expect_err("the text should be refused");
+        let error = text.parse::<MasterAddress>().expect_err("the text should be refused");
         let expected = format!(
             "{text:?} is no HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535"
         );

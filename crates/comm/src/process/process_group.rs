@@ -13,7 +13,7 @@ use crate::process::watchdog::alarm::Alarm;
 use crate::process::watchdog::control::{Control, Start};
 use crate::process::watchdog::place::Place;
 use crate::process::watchdog::timing::Timing;
-use crate::{BoxError, Communicator, JobError, Launch, RankConfig, Ranks, Topology, TransientError};
+use crate::{BoxError, Communicator, JobError, LaunchEnv, RankConfig, RankInfo, ThreadRanks, TransientError};
 
 /// How long a rank waits in a collective, if the configuration does not say.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -21,16 +21,16 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// How long processes that are done wait for those that are not: a day. One that is lost is noticed.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// One process of a job whose processes are ranks that train together.
+/// The processes of a job, which are ranks that train together, as one of them sees the group.
 ///
 /// From [`RankGroup::join`](crate::RankGroup::join) on, this process ends with its job, whatever its threads do: with status
 /// [`EXIT_FAILED`](crate::EXIT_FAILED) when a rank has failed or panicked (any panic in any thread counts), with
 /// [`EXIT_RETRY`](crate::EXIT_RETRY) when one is lost, or failed with a [`TransientError`]. Standard error then says which rank it was, on which machine,
 /// and what it was doing.
-pub struct Job {
+pub struct ProcessGroup {
     control: Arc<Control>,
     context: Arc<Context>,
-    launch: Launch,
+    launch: LaunchEnv,
     engine: &'static str,
     threads: Option<usize>,
     /// Where rank 0 serves the others.
@@ -39,19 +39,19 @@ pub struct Job {
     has_run: AtomicBool,
 }
 
-impl Job {
+impl ProcessGroup {
     /// Joins the job: returns when all its processes have.
-    pub(crate) fn join(launch: Launch, config: RankConfig) -> Result<Self, JobError> {
+    pub(crate) fn join(launch: LaunchEnv, config: RankConfig) -> Result<Self, JobError> {
         // Until there is a thread that watches, this does: MPI's start waits for all processes.
         let alarm = Alarm::set(config.join_within, "all processes to start MPI");
         let (carrier, engine) = Carrier::start(&launch, &config)?;
-        let Meet { door, listener } = carrier.meet(&launch, &config)?;
+        let Meet { rpc_endpoint, listener } = carrier.meet(&launch, &config)?;
         drop(alarm);
         let place = Arc::new(Place::new());
         let RankConfig { join_within, threads_per_rank, version, settings, .. } = config;
         let deadline = config.deadline.unwrap_or(DEADLINE);
         let timing = Timing { join: join_within, deadline };
-        let address = door.address.clone();
+        let address = rpc_endpoint.address.clone();
         let join = Join {
             rank: launch.rank as u64,
             world_size: launch.world_size as u64,
@@ -62,26 +62,26 @@ impl Job {
             job: launch.job_id.clone().unwrap_or_default(),
             machine: machine_id(),
         };
-        let start = Start { join, listener, door, timing, place: Arc::clone(&place) };
+        let start = Start { join, listener, rpc_endpoint, timing, place: Arc::clone(&place) };
         let control = Arc::new(Control::start(start)?);
-        let Launch { rank, world_size, local_rank, .. } = launch;
-        let topology = Topology { rank, world_size, local_rank };
+        let LaunchEnv { rank, world_size, local_rank, .. } = launch;
+        let rank_info = RankInfo { rank, world_size, local_rank };
         let engines = carrier.engines(&control)?;
-        let context = Arc::new(Context { topology, place, engines, deadline, over: OnceLock::new() });
+        let context = Arc::new(Context { rank_info, place, engines, deadline, over: OnceLock::new() });
         fail_on_panic(&control);
         let has_run = AtomicBool::new(false);
         Ok(Self { control, context, launch, engine, threads: threads_per_rank, address, has_run })
     }
 
     /// Which rank this process is.
-    pub fn topology(&self) -> Topology {
-        self.context.topology
+    pub fn rank_info(&self) -> RankInfo {
+        self.context.rank_info
     }
 
     /// The ranks on this machine, in order: those of the job's communicator that
     /// [`subgroup`](Communicator::subgroup) makes a group of this machine of.
     pub fn local_ranks(&self) -> Vec<usize> {
-        machine::ranks_beside(self.control.members(), self.context.topology.rank)
+        machine::ranks_beside(self.control.members(), self.context.rank_info.rank)
     }
 
     /// Identifies this attempt at the job on all its ranks: the launcher's id (`SLURM_JOB_ID.STEP`, torchrun's run with the
@@ -106,7 +106,7 @@ impl Job {
     /// Threads of this rank's pool: those that were asked for, or the cores that this process may use, or its share of
     /// them where the processes of the machine may all use the same.
     pub fn threads(&self) -> usize {
-        let (own, n_local) = (Ranks::of(1).threads_per_rank, self.local_ranks().len());
+        let (own, n_local) = (ThreadRanks::of(1).threads_per_rank, self.local_ranks().len());
         let is_bound = own * n_local <= n_cores().unwrap_or(0);
         self.threads.unwrap_or(if is_bound { own } else { (own / n_local).max(1) })
     }
@@ -127,13 +127,13 @@ impl Job {
         self.control.get(key, self.context.deadline).map_err(|reason| JobError::Refused { reason })
     }
 
-    /// Runs the body on this rank, in a pool of `threads` threads as [`Ranks::run`] does, and returns its result when
-    /// the bodies of all ranks have returned. Ends the process where one of them has failed.
+    /// Runs the body on this rank, in a pool of `threads` threads as [`ThreadRanks::run`] does, and returns its result
+    /// when the bodies of all ranks have returned. Ends the process where one of them has failed.
     pub fn run<R: Send>(self, body: impl Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync) -> R {
         let mut world = ProcessCommunicator::world(Arc::clone(&self.context));
-        let comm = world.channel("job").map(|comm| Mutex::new(Some(comm)));
+        let comm = world.duplicate("job").map(|comm| Mutex::new(Some(comm)));
         let threads_per_rank = self.threads();
-        let alone = Ranks { n_ranks: 1, threads_per_rank, deadline: self.context.deadline };
+        let alone = ThreadRanks { n_ranks: 1, threads_per_rank, deadline: self.context.deadline };
         let outcome = alone.run(|_| {
             let comm = comm.as_ref().map_err(|error| Box::new(error.clone()))?;
             let comm = comm.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -147,7 +147,7 @@ impl Job {
         };
         drop(comm);
         self.has_run.store(true, Ordering::Relaxed);
-        self.context.place.at_phase("end");
+        self.context.place.set_stage("end");
         if let Err(error) = world.barrier(PATIENCE) {
             self.fail(&chain(&error));
         }
@@ -175,7 +175,7 @@ impl Job {
 }
 
 /// A job that is dropped before it has run has failed, for all.
-impl Drop for Job {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.has_run.load(Ordering::Relaxed) {
             self.control.report("has left before it ran its part,");
@@ -184,7 +184,7 @@ impl Drop for Job {
 }
 
 /// A line on the job: its processes, their machines, who launched them, what carries bytes.
-impl fmt::Display for Job {
+impl fmt::Display for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { launch, engine, .. } = self;
         let machines = machine::list(self.control.members());
@@ -193,10 +193,10 @@ impl fmt::Display for Job {
     }
 }
 
-impl fmt::Debug for Job {
+impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { launch, engine, threads, .. } = self;
-        f.debug_struct("Job")
+        f.debug_struct("ProcessGroup")
             .field("launch", launch)
             .field("engine", engine)
             .field("threads", threads)

@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use crate::LaunchError;
 
-/// Where the first process of a job serves the others, written `HOST:PORT` or `[V6]:PORT`.
+/// The address where the first process of a job serves the others, written `HOST:PORT` or `[V6]:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Master {
+pub struct MasterAddress {
     /// Its name or address, an IPv6 one without brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
 }
 
-impl FromStr for Master {
+impl FromStr for MasterAddress {
     type Err = LaunchError;
 
     fn from_str(text: &str) -> Result<Self, LaunchError> {
@@ -30,7 +30,7 @@ impl FromStr for Master {
     }
 }
 
-impl fmt::Display for Master {
+impl fmt::Display for MasterAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
