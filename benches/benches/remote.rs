@@ -15,7 +15,7 @@ use kiln_partition::{
     CacheConfig, Method, Part, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes,
     write_parts,
 };
-use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistFeatureStore, DistGraph, ServeConfig, Server};
 use kiln_sample::{FrontierSampler, Scratch, Seeds};
 
 /// Batches that a bench goes round.
@@ -75,7 +75,7 @@ impl Bare {
 /// One part here, and one at a server.
 struct Parted {
     // Says goodbye to the server.
-    graph: Arc<RemoteGraph>,
+    graph: Arc<DistGraph>,
     _server: Server,
     there: Arc<Part>,
 }
@@ -98,7 +98,7 @@ impl Parted {
         let token = Token::new(&Token::random_text()?)?;
         let server = Server::start(Arc::clone(&there), ServeConfig::new("127.0.0.1:0", token.clone()))?;
         let config = ConnectConfig::new(vec![server.address().to_string()], token);
-        let graph = RemoteGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
+        let graph = DistGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
         Ok(Self { graph: Arc::new(graph), _server: server, there })
     }
 
@@ -139,7 +139,7 @@ fn main() -> Result {
         let bytes = (others.len() * row_bytes) as u64;
         // Read by one thread and written by another, and the other way round: twice a copy is the least.
         let work = Work::new(bytes, "bytes", n_threads()).streamed(4 * bytes);
-        let remote = RemoteFeatures::without_cache(Arc::clone(graph));
+        let remote = DistFeatureStore::without_cache(Arc::clone(graph));
         stage.bench(&format!("gather-{}x{}", graph.dtype(), graph.dim()), &input.name, work, |bencher| {
             bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
         })?;
@@ -161,11 +161,11 @@ fn main() -> Result {
         );
         let mut travelled = Vec::new();
         for (variant, remote) in
-            [("batch", remote), ("batch-cached", RemoteFeatures::new(Arc::clone(graph))?)]
+            [("batch", remote), ("batch-cached", DistFeatureStore::new(Arc::clone(graph))?)]
         {
-            graph.take_traffic();
+            graph.take_fetch_stats();
             batches.iter().try_for_each(|batch| remote.gather(batch, &mut rows))?;
-            travelled.push(graph.take_traffic().remote_rows);
+            travelled.push(graph.take_fetch_stats().remote_rows);
             let mut next = 0;
             stage.bench(variant, &input.name, work, |bencher| {
                 bencher.iter(|| {

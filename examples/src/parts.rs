@@ -16,7 +16,10 @@ use kiln_kernels::DeviceSampler;
 use kiln_loader::{LoaderConfig, NodeBatcher};
 use kiln_nn::LayerWise;
 use kiln_partition::{Part, part_dir};
-use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, Traffic, Worker, WorkerConfig};
+use kiln_remote::{
+    ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistFeatureStore, DistGraph, DistNeighborSampler,
+    FetchStats,
+};
 use kiln_sample::{Fanout, RngKey};
 use kiln_train::{Evaluator, NodeClassification, Trainer};
 
@@ -92,17 +95,17 @@ enum Source {
     /// A folder with parts, and how many there are in all.
     Folder(PathBuf, usize),
     /// Servers. The connection by which they were asked what they have is taken by the first rank of this process.
-    Servers(Mutex<Option<Arc<RemoteGraph>>>),
+    Servers(Mutex<Option<Arc<DistGraph>>>),
 }
 
 /// How one rank reaches the graph.
 enum Reach {
-    Worker(Box<Worker>),
-    Client(Arc<RemoteGraph>),
+    Worker(Box<ColocatedWorker>),
+    Client(Arc<DistGraph>),
 }
 
 impl Reach {
-    fn graph(&self) -> &Arc<RemoteGraph> {
+    fn graph(&self) -> &Arc<DistGraph> {
         match self {
             Self::Worker(worker) => worker.graph(),
             Self::Client(graph) => graph,
@@ -193,14 +196,14 @@ impl PartsArgs {
         })
     }
 
-    fn connect(&self, run: &RunArgs) -> anyhow::Result<RemoteGraph> {
+    fn connect(&self, run: &RunArgs) -> anyhow::Result<DistGraph> {
         let tls = &run.launch.tls;
         let token = graph_token(tls)?.context(
             "servers want a token: set KILN_GRAPH_TOKEN to theirs, or KILN_GRAPH_TOKEN_FILE to a file with it that only you can read",
         )?;
         let config = ConnectConfig::new(self.servers.clone(), token);
         let in_flight_bytes = self.in_flight_bytes();
-        Ok(RemoteGraph::connect(ConnectConfig { tls: tls.files()?, in_flight_bytes, ..config })?)
+        Ok(DistGraph::connect(ConnectConfig { tls: tls.files()?, in_flight_bytes, ..config })?)
     }
 
     /// What is under way belongs to batches in the making.
@@ -262,7 +265,7 @@ impl Parts<'_> {
     }
 
     /// Says how much memory the graph takes at most, which is what grows with it.
-    fn say_memory(&self, graph: &RemoteGraph, cache_bytes: usize, rank: usize) {
+    fn say_memory(&self, graph: &DistGraph, cache_bytes: usize, rank: usize) {
         let LoaderConfig { workers, queue_bytes } = self.args.loader(self.run);
         // Each worker numbers nodes by a table of all: those of the loaders to train, to validate and to test.
         let numbers = 3 * workers.max(1) * 8 * graph.n_nodes();
@@ -293,26 +296,27 @@ impl Parts<'_> {
                 return Ok(Reach::Client(graph));
             }
         };
-        let part = Worker::part_of(comm.rank_info(), n_parts).context("ranks cannot share the parts")?;
+        let part =
+            ColocatedWorker::part_of(comm.rank_info(), n_parts).context("ranks cannot share the parts")?;
         let part = Arc::new(Part::open(part_dir(folder, part))?);
         let tls = &self.run.launch.tls;
-        let config = WorkerConfig {
+        let config = ColocatedWorkerConfig {
             token: graph_token(tls)?,
             tls: tls.files()?,
             in_flight_bytes: self.args.in_flight_bytes(),
-            ..WorkerConfig::new(host.clone().map_err(anyhow::Error::msg)?)
+            ..ColocatedWorkerConfig::new(host.clone().map_err(anyhow::Error::msg)?)
         };
-        Ok(Reach::Worker(Box::new(Worker::meet(comm.duplicate("parts")?, part, config)?)))
+        Ok(Reach::Worker(Box::new(ColocatedWorker::meet(comm.duplicate("parts")?, part, config)?)))
     }
 
     /// Samples the own part where `--graph-mode` says.
     fn sampler(
         &self,
-        graph: &Arc<RemoteGraph>,
+        graph: &Arc<DistGraph>,
         fanouts: &[Fanout],
         rank_info: RankInfo,
-    ) -> anyhow::Result<RemoteSampler> {
-        let (sampler, mode) = (RemoteSampler::new(graph.clone(), fanouts), self.args.graph_mode);
+    ) -> anyhow::Result<DistNeighborSampler> {
+        let (sampler, mode) = (DistNeighborSampler::new(graph.clone(), fanouts), self.args.graph_mode);
         let Some(part) = graph.part().filter(|_| mode != GraphMode::Cpu) else { return Ok(sampler) };
         let key = (self.run.place_of(rank_info.local_rank), part.index);
         // Held while the part is copied, so that other ranks of the device do not copy it, too.
@@ -333,7 +337,7 @@ impl Parts<'_> {
         if rank_info.rank == 0 {
             say(format_args!("sampling        of part {}, {}", part.index, mode.tell(n_edges)));
         }
-        Ok(sampler.with_own(own)?)
+        Ok(sampler.with_local_sampler(own)?)
     }
 
     fn rank<M: LayerWise + Sync>(
@@ -348,8 +352,8 @@ impl Parts<'_> {
         let graph = reach.graph();
         let sampler = Arc::new(self.sampler(graph, fanouts, rank_info)?);
         let features = match args.no_static_cache {
-            true => RemoteFeatures::without_cache(graph.clone()),
-            false => RemoteFeatures::new(graph.clone())?,
+            true => DistFeatureStore::without_cache(graph.clone()),
+            false => DistFeatureStore::new(graph.clone())?,
         };
         let features = Arc::new(features.with_dynamic_cache(args.cache_size as usize));
         self.say_memory(graph, features.memory_bytes(), rank_info.rank);
@@ -364,19 +368,19 @@ impl Parts<'_> {
         };
         let loaders = [loader(graph.train())?, loader(graph.val())?, loader(graph.test())?];
         // What training asked for: validation is told of nowhere.
-        let traffic = Cell::new(Traffic::default());
-        graph.take_traffic();
+        let stats = Cell::new(FetchStats::default());
+        graph.take_fetch_stats();
         program.run(
             trainer,
             &loaders,
             |trainer, val, phase| {
-                traffic.set(graph.take_traffic());
+                stats.set(graph.take_fetch_stats());
                 let counts = Evaluator::Sampled.count(trainer, val, phase)?;
-                graph.take_traffic();
+                graph.take_fetch_stats();
                 Ok(counts)
             },
             |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase),
-            TrainerLine { rank: rank_info.rank, besides: || traffic.get() },
+            TrainerLine { rank: rank_info.rank, besides: || stats.get() },
         )
     }
 }

@@ -15,7 +15,7 @@ use kiln_data::synthetic::FakeConfig;
 use kiln_graph::NodeId;
 use kiln_kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
 use kiln_partition::{Part, part_dir};
-use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, ServeConfig, Server};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
 use serde_json::Value;
 
@@ -267,7 +267,7 @@ fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     let (own, token) = (part(0), Token::new("a-word-of-this-test").unwrap());
     let server = Server::start(part(1), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
     let config = ConnectConfig::new(vec![server.address().to_string()], token);
-    let graph = RemoteGraph::connect(ConnectConfig { own: Some(own.clone()), ..config }).unwrap();
+    let graph = DistGraph::connect(ConnectConfig { own: Some(own.clone()), ..config }).unwrap();
     let (graph, by_node) = (Arc::new(graph), Arc::new(own.graph_by_node().unwrap()));
     let fanouts = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(5)];
     let config = SamplerConfig::new(fanouts).with_rule(Rule::UniformKeepSelfLoops);
@@ -276,13 +276,13 @@ fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
     for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::staged(by_node, &device)] {
         let own = DeviceSampler::with_config(on_device.unwrap(), config.clone()).unwrap();
-        let sampler = RemoteSampler::with_config(graph.clone(), config.clone()).unwrap();
-        let sampler = sampler.with_own(own).unwrap();
+        let sampler = DistNeighborSampler::with_config(graph.clone(), config.clone()).unwrap();
+        let sampler = sampler.with_local_sampler(own).unwrap();
         let got = sampler.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
         assert!(got == expected);
     }
-    let traffic = graph.take_traffic();
-    assert!(0 < traffic.own_dsts && 0 < traffic.remote_dsts, "{traffic:?}");
+    let stats = graph.take_fetch_stats();
+    assert!(0 < stats.own_dsts && 0 < stats.remote_dsts, "{stats:?}");
 }
 
 /// Batches differ in their shapes; what was compiled for the first epoch serves all others. CubeCL writes down each launch

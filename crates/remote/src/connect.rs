@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::graph::{Owner, PIECES_AHEAD, put};
-use crate::held::Held;
-use crate::peer::{Peer, Question, Told};
+use crate::local_part::LocalPart;
+use crate::peer::{Peer, Question, ReplyEvent};
 use crate::proto::{Array, FetchRequest, Opened};
-use crate::{Error, Result, Rules};
+use crate::{Error, Result, RuleRegistry};
 
 /// How the parts of a graph are reached.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub struct ConnectConfig {
     /// Certificates, for both sides.
     pub tls: Option<Tls>,
     /// What edges may be picked by.
-    pub rules: Rules,
+    pub rules: RuleRegistry,
     /// Connections to each server, at least 1.
     pub n_channels: usize,
     /// How long a server may say nothing before it is given up; all that time it is asked again.
@@ -46,7 +46,7 @@ impl ConnectConfig {
             own: None,
             token,
             tls: None,
-            rules: Rules::default(),
+            rules: RuleRegistry::default(),
             n_channels: 2,
             deadline: Duration::from_secs(60),
             join_within: Duration::from_secs(300),
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     pub(crate) fn fetch(runtime: &Runtime, owners: &[Owner], told: &Opened) -> Result<Self> {
-        let Some(Owner::There(owner)) = owners.first() else {
+        let Some(Owner::Remote(owner)) = owners.first() else {
             return Err(Error::BadParts {
                 reason: "there is neither a part here nor a server: name servers".to_owned(),
             });
@@ -86,8 +86,8 @@ impl Shared {
             let mut bytes = Vec::new();
             loop {
                 match told.blocking_recv() {
-                    Some(Told::Piece { start, bytes: piece, .. }) => put(&mut bytes, start, &piece),
-                    Some(Told::End { outcome, .. }) => break outcome?,
+                    Some(ReplyEvent::Piece { start, bytes: piece, .. }) => put(&mut bytes, start, &piece),
+                    Some(ReplyEvent::End { outcome, .. }) => break outcome?,
                     None => {
                         let reason = "the threads that wait for the network have ended".to_owned();
                         return Err(Error::BadParts { reason });
@@ -141,7 +141,7 @@ pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration)
 
 /// Who answers for each part; what a part says of the whole.
 pub(crate) fn assemble(
-    own: Option<Arc<Held>>,
+    own: Option<Arc<LocalPart>>,
     peers: &[Arc<Peer>],
     opened: Vec<Opened>,
 ) -> Result<(Vec<Owner>, Opened)> {
@@ -154,7 +154,7 @@ pub(crate) fn assemble(
     let n_parts = first.offsets.len().saturating_sub(1);
     let mut owners: Vec<Option<Owner>> = vec![None; n_parts];
     if let Some(held) = own {
-        owners[first.part as usize] = Some(Owner::Here(held));
+        owners[first.part as usize] = Some(Owner::Local(held));
     }
     for (peer, told) in peers.iter().zip(opened) {
         let is_alike =
@@ -167,10 +167,10 @@ pub(crate) fn assemble(
             return Err(Error::BadParts { reason });
         }
         match owners.get_mut(told.part as usize) {
-            Some(owner @ None) => *owner = Some(Owner::There(Arc::clone(peer))),
+            Some(owner @ None) => *owner = Some(Owner::Remote(Arc::clone(peer))),
             // The own part's server may be among those that were named.
-            Some(Some(Owner::Here(_))) => {}
-            Some(Some(Owner::There(other))) => {
+            Some(Some(Owner::Local(_))) => {}
+            Some(Some(Owner::Remote(other))) => {
                 let (one, other) = (&peer.address, &other.address);
                 return Err(Error::BadParts {
                     reason: format!("{one} and {other} both hold part {}", told.part),

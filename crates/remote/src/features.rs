@@ -5,26 +5,26 @@ use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{Cache, PartitionRow};
 
-use crate::graph::{Asking, Owner, RemoteGraph};
+use crate::fetch_stats::count;
+use crate::graph::{DistGraph, Owner, PeerRequest};
 use crate::hot::{CacheRow, NodeSet};
-use crate::peer::{Peer, Question, Told};
+use crate::peer::{Peer, Question, ReplyEvent};
 use crate::proto::GatherRequest;
 use crate::sieve::Sieve;
-use crate::traffic::count;
 use crate::wire::bytes_of;
 use crate::{Error, MAX_ROWS, Result};
 
 /// About how many bytes of rows one question asks for.
 const ANSWER_BYTES: usize = 4 << 20;
 
-/// Features of a graph whose parts lie elsewhere, by the whole graph's ids: the same rows as in one piece.
+/// A feature store of a partitioned graph, by the whole graph's ids: the same rows as in one piece.
 ///
 /// Rows of the part that lies here are read where they are; those of other parts that are asked for often are kept here
-/// (the part's cache list, and those of [`RemoteFeatures::with_dynamic_cache`]); and all others are asked for, each once
-/// a call, from all owners at once.
+/// (the part's cache list, and those of [`DistFeatureStore::with_dynamic_cache`]); and all others are asked for, each
+/// once a call, from all owners at once.
 #[derive(Debug)]
-pub struct RemoteFeatures {
-    graph: Arc<RemoteGraph>,
+pub struct DistFeatureStore {
+    graph: Arc<DistGraph>,
     hot: Option<Hot>,
     sieve: Option<Sieve>,
 }
@@ -36,12 +36,12 @@ struct Hot {
     rows: Arc<dyn FeatureStore>,
 }
 
-impl RemoteFeatures {
+impl DistFeatureStore {
     /// With the rows that the own part keeps of others.
     ///
     /// # Errors
     /// [`Error::BadParts`] for a cache list that is damaged.
-    pub fn new(graph: Arc<RemoteGraph>) -> Result<Self> {
+    pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
         let cache = graph.own().and_then(|held| held.part.cache.clone());
         match cache {
             Some(cache) => Self::with_cache(graph, cache),
@@ -50,7 +50,7 @@ impl RemoteFeatures {
     }
 
     /// With no rows of other parts.
-    pub fn without_cache(graph: Arc<RemoteGraph>) -> Self {
+    pub fn without_cache(graph: Arc<DistGraph>) -> Self {
         Self { graph, hot: None, sieve: None }
     }
 
@@ -68,7 +68,7 @@ impl RemoteFeatures {
         hot + self.sieve.as_ref().map_or(0, Sieve::memory_bytes)
     }
 
-    fn with_cache(graph: Arc<RemoteGraph>, cache: Cache) -> Result<Self> {
+    fn with_cache(graph: Arc<DistGraph>, cache: Cache) -> Result<Self> {
         let nodes = NodeSet::new(graph.n_nodes(), &cache.ids);
         let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == graph.dim();
         let damaged = || Error::BadParts {
@@ -95,7 +95,7 @@ impl RemoteFeatures {
         let mut n_taken = vec![0; pieces.len()];
         while let Some(told) = asked.next()? {
             match told {
-                Told::Piece { number, start, bytes } => {
+                ReplyEvent::Piece { number, start, bytes } => {
                     let rows = pieces[number].put(start, &bytes, self.row_bytes(), all)?;
                     if let Some(sieve) = &self.sieve {
                         let nodes = rows.iter().map(|positions| ids[positions[0].1 as usize]);
@@ -103,7 +103,7 @@ impl RemoteFeatures {
                     }
                     n_taken[number] = start + bytes.len() as u64;
                 }
-                Told::End { number, .. } => pieces[number].check(n_taken[number], self.row_bytes())?,
+                ReplyEvent::End { number, .. } => pieces[number].check(n_taken[number], self.row_bytes())?,
             }
         }
         let counters = &self.graph.counters;
@@ -155,7 +155,7 @@ impl RemoteFeatures {
     }
 }
 
-impl FeatureStore for RemoteFeatures {
+impl FeatureStore for DistFeatureStore {
     fn dim(&self) -> usize {
         self.graph.dim()
     }
@@ -201,7 +201,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(graph: &RemoteGraph, hot: Option<&Hot>, ids: &[NodeId]) -> Result<Self> {
+    fn of(graph: &DistGraph, hot: Option<&Hot>, ids: &[NodeId]) -> Result<Self> {
         let book = graph.book();
         let own_part = graph.own().map(|held| held.part.index);
         let mut places = Self {
@@ -237,10 +237,10 @@ impl Places {
     }
 
     /// Questions of at most so many rows; those that are equal stand together.
-    fn pieces<'a>(&'a self, graph: &'a RemoteGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
+    fn pieces<'a>(&'a self, graph: &'a DistGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
         let mut pieces = Vec::new();
         for (part, wanted) in self.there.iter().enumerate() {
-            let Owner::There(peer) = graph.owner(part) else { continue };
+            let Owner::Remote(peer) = graph.owner(part) else { continue };
             let distinct = wanted.chunk_by(|a, b| a.0 == b.0).collect::<Vec<_>>();
             pieces.extend(distinct.chunks(rows_at_once).map(|rows| Piece { peer, rows: rows.to_vec() }));
         }
@@ -269,11 +269,11 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    fn asking(&self, row_bytes: usize) -> Asking {
+    fn asking(&self, row_bytes: usize) -> PeerRequest {
         let rows: Vec<PartitionRow> = self.rows.iter().map(|positions| positions[0].0).collect();
         let n_bytes = rows.len() * row_bytes;
         let question = Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) });
-        Asking { peer: Arc::clone(self.peer), question, n_bytes }
+        PeerRequest { peer: Arc::clone(self.peer), question, n_bytes }
     }
 
     /// Puts whole rows into their places, which it returns.

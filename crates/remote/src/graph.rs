@@ -10,11 +10,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::connect::{ConnectConfig, Shared, assemble, open_all};
-use crate::held::Held;
-use crate::peer::{Peer, Question, Told};
+use crate::fetch_stats::{Counters, count};
+use crate::local_part::LocalPart;
+use crate::peer::{Peer, Question, ReplyEvent};
 use crate::proto::Opened;
-use crate::traffic::{Counters, count};
-use crate::{Error, Result, Rules, Traffic, WINDOW_BYTES};
+use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
 
 /// Pieces of answers that wait for the thread that asked.
 pub(crate) const PIECES_AHEAD: usize = 16;
@@ -22,15 +22,15 @@ pub(crate) const PIECES_AHEAD: usize = 16;
 /// Bytes under way that a permit stands for.
 const PERMIT_BYTES: usize = 1 << 10;
 
-/// A graph all of whose parts can be reached: the one that lies here, if any, and those of servers.
+/// A partitioned graph all of whose parts can be reached: the local one, if any, and those of servers.
 ///
 /// **Memory.** Where a part lies here, what all parts have alike is mapped. Otherwise it is fetched: 8 bytes a node (its
 /// new id and its label) and 4 a node to train, validate and test on. Besides there are the answers under way
-/// ([`ConnectConfig::in_flight_bytes`]) and what connections hold, 16 MiB each at most: [`RemoteGraph::memory_bytes`].
+/// ([`ConnectConfig::in_flight_bytes`]) and what connections hold, 16 MiB each at most: [`DistGraph::memory_bytes`].
 ///
 /// **Threads.** Two wait for the network. Those that sample and gather wait for them, so they must not be theirs.
 #[derive(Debug)]
-pub struct RemoteGraph {
+pub struct DistGraph {
     // Dropped first: tasks end before what they use.
     runtime: Option<Runtime>,
     /// By part.
@@ -42,7 +42,7 @@ pub struct RemoteGraph {
     split: [SharedArray<NodeId>; 3],
     told: Opened,
     row_type: FeatureDType,
-    rules: Rules,
+    rules: RuleRegistry,
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
     n_permits: usize,
@@ -51,11 +51,11 @@ pub struct RemoteGraph {
 /// Who answers for the nodes of a part.
 #[derive(Debug, Clone)]
 pub(crate) enum Owner {
-    Here(Arc<Held>),
-    There(Arc<Peer>),
+    Local(Arc<LocalPart>),
+    Remote(Arc<Peer>),
 }
 
-impl RemoteGraph {
+impl DistGraph {
     /// Waits for all servers, and makes sure that together with the own part they are one graph.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl RemoteGraph {
         // From here on, whatever comes, leases are given back.
         let peers = Peers { all: peers, runtime: runtime.handle().clone() };
         let opened = open_all(&runtime, &peers.all, join_within)?;
-        let own = own.map(|part| Arc::new(Held::new(part, rules.clone())));
+        let own = own.map(|part| Arc::new(LocalPart::new(part, rules.clone())));
         let (owners, told) = assemble(own.clone(), &peers.all, opened)?;
         let shared = match own {
             Some(held) => Shared::of_part(&held.part),
@@ -146,7 +146,7 @@ impl RemoteGraph {
         self.told.dim as usize
     }
 
-    /// How features are stored.
+    /// The element type of the features.
     pub fn dtype(&self) -> FeatureDType {
         self.row_type
     }
@@ -183,14 +183,14 @@ impl RemoteGraph {
             None => 8 * self.n_nodes() + 4 * self.split.iter().map(|nodes| nodes.len()).sum::<usize>(),
         };
         let peers = self.owners.iter().map(|owner| match owner {
-            Owner::There(peer) => peer.n_channels() * WINDOW_BYTES as usize,
-            Owner::Here(_) => 0,
+            Owner::Remote(peer) => peer.n_channels() * WINDOW_BYTES as usize,
+            Owner::Local(_) => 0,
         });
         fetched + self.n_permits * PERMIT_BYTES + peers.sum::<usize>()
     }
 
-    /// What was asked for, and where it was, since the last call.
-    pub fn take_traffic(&self) -> Traffic {
+    /// Returns the counts since the last call, by where nodes and rows were.
+    pub fn take_fetch_stats(&self) -> FetchStats {
         self.counters.take()
     }
 
@@ -200,7 +200,7 @@ impl RemoteGraph {
     }
 
     /// The sampling rule that this process knows by this name: a built-in one, or one that was registered
-    /// ([`Rules::register`]).
+    /// ([`RuleRegistry::register`]).
     ///
     /// # Errors
     /// [`Error::BadRule`] where there is none.
@@ -221,20 +221,22 @@ impl RemoteGraph {
     }
 
     /// The part that lies here.
-    pub(crate) fn own(&self) -> Option<&Arc<Held>> {
+    pub(crate) fn own(&self) -> Option<&Arc<LocalPart>> {
         self.owners.iter().find_map(|owner| match owner {
-            Owner::Here(held) => Some(held),
-            Owner::There(_) => None,
+            Owner::Local(held) => Some(held),
+            Owner::Remote(_) => None,
         })
     }
 
-    /// Starts to ask servers; the answers are taken by [`Asked::next`].
-    pub(crate) fn ask(&self, questions: impl IntoIterator<Item = Asking>) -> Asked<'_> {
+    /// Starts to ask servers; the answers are taken by [`PendingReplies::next`].
+    pub(crate) fn ask(&self, questions: impl IntoIterator<Item = PeerRequest>) -> PendingReplies<'_> {
         let (tell, pieces) = mpsc::channel(PIECES_AHEAD);
         let (mut tasks, mut n_open) = (JoinSet::new(), 0);
-        let Some(runtime) = &self.runtime else { return Asked { graph: self, tasks, pieces, n_open } };
+        let Some(runtime) = &self.runtime else {
+            return PendingReplies { graph: self, tasks, pieces, n_open };
+        };
         for (number, asking) in questions.into_iter().enumerate() {
-            let Asking { peer, question, n_bytes } = asking;
+            let PeerRequest { peer, question, n_bytes } = asking;
             let (tell, budget) = (tell.clone(), Arc::clone(&self.budget));
             // What is more than all that may be under way goes alone.
             let n_permits = n_bytes.div_ceil(PERMIT_BYTES).clamp(1, self.n_permits) as u32;
@@ -246,11 +248,11 @@ impl RemoteGraph {
             };
             tasks.spawn_on(ask, runtime.handle());
         }
-        Asked { graph: self, tasks, pieces, n_open }
+        PendingReplies { graph: self, tasks, pieces, n_open }
     }
 }
 
-impl Drop for RemoteGraph {
+impl Drop for DistGraph {
     /// Gives the leases back, as long as there is somebody to do so.
     fn drop(&mut self) {
         self.peers.say_goodbye();
@@ -287,26 +289,26 @@ impl Drop for Peers {
     }
 }
 
-/// A question, to whom, and how many bytes its answer will have, about.
-pub(crate) struct Asking {
+/// A request to a peer, with about how many bytes its answer will have.
+pub(crate) struct PeerRequest {
     pub(crate) peer: Arc<Peer>,
     pub(crate) question: Question,
     pub(crate) n_bytes: usize,
 }
 
-/// Questions under way, which end when this is dropped.
-pub(crate) struct Asked<'a> {
-    graph: &'a RemoteGraph,
+/// The replies to requests in flight, which end when this is dropped.
+pub(crate) struct PendingReplies<'a> {
+    graph: &'a DistGraph,
     // Dropping it ends the tasks.
     #[allow(dead_code, reason = "held for its drop")]
     tasks: JoinSet<()>,
-    pieces: mpsc::Receiver<Told>,
+    pieces: mpsc::Receiver<ReplyEvent>,
     n_open: usize,
 }
 
-impl Asked<'_> {
+impl PendingReplies<'_> {
     /// Waits for what comes next; nothing, when all have been answered.
-    pub(crate) fn next(&mut self) -> Result<Option<Told>> {
+    pub(crate) fn next(&mut self) -> Result<Option<ReplyEvent>> {
         if self.n_open == 0 {
             return Ok(None);
         }
@@ -316,9 +318,9 @@ impl Asked<'_> {
             });
         };
         match told {
-            Told::Piece { ref bytes, .. } => count(&self.graph.counters.remote_bytes, bytes.len()),
-            Told::End { outcome: Err(error), .. } => return Err(error),
-            Told::End { .. } => self.n_open -= 1,
+            ReplyEvent::Piece { ref bytes, .. } => count(&self.graph.counters.remote_bytes, bytes.len()),
+            ReplyEvent::End { outcome: Err(error), .. } => return Err(error),
+            ReplyEvent::End { .. } => self.n_open -= 1,
         }
         Ok(Some(told))
     }
@@ -327,7 +329,7 @@ impl Asked<'_> {
     pub(crate) fn collect(mut self, n_questions: usize) -> Result<Vec<Vec<u8>>> {
         let mut answers = vec![Vec::new(); n_questions];
         while let Some(told) = self.next()? {
-            if let Told::Piece { number, start, bytes } = told {
+            if let ReplyEvent::Piece { number, start, bytes } = told {
                 put(&mut answers[number], start, &bytes);
             }
         }

@@ -1,6 +1,6 @@
-//! Graphs whose parts other processes hold: [`Server`] gives out a part's edges and rows, [`RemoteGraph`] knows all
-//! parts of a graph, and [`RemoteSampler`] and [`RemoteFeatures`] are samplers and features like those of a graph that
-//! lies here: the same blocks and the same rows, to the bit.
+//! Graphs whose parts other processes hold: [`Server`] gives out a part's edges and rows, [`DistGraph`] knows all
+//! parts of a graph, and [`DistNeighborSampler`] and [`DistFeatureStore`] are samplers and features like those of a
+//! graph that lies here: the same blocks and the same rows, to the bit.
 //!
 //! A process that trains and holds a part of its own serves it to the others (worker mode); or parts lie in processes
 //! that do nothing else, and those that train hold none (server-client mode). It is the same client with other
@@ -11,7 +11,7 @@
 //! use kiln_comm::rpc::Token;
 //! use kiln_graph::NodeId;
 //! use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
-//! use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, ServeConfig, Server};
+//! use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, ServeConfig, Server};
 //! use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 //! // A ring, of which every other node is in the other part.
 //! let data = kiln_data::synthetic::ring(60)?;
@@ -26,49 +26,49 @@
 //! let token = Token::new("a-word-that-nobody-guesses")?;
 //! let server = Server::start(part(1)?, ServeConfig::new("127.0.0.1:0", token.clone()))?;
 //! let config = ConnectConfig::new(vec![server.address().to_string()], token);
-//! let graph = Arc::new(RemoteGraph::connect(ConnectConfig { own: Some(part(0)?), ..config })?);
+//! let graph = Arc::new(DistGraph::connect(ConnectConfig { own: Some(part(0)?), ..config })?);
 //! let (seeds, key) = (Seeds::nodes(vec![NodeId(7)]), RngKey::new(0));
 //! let fanouts = [Fanout::UpTo(1); 3];
-//! let sampled = RemoteSampler::new(graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
+//! let sampled = DistNeighborSampler::new(graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
 //! let whole = NeighborSampler::new(data.graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
 //! assert_eq!(sampled, whole);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod colocated_worker;
 mod connect;
 mod edges;
 mod error;
 mod features;
+mod fetch_stats;
 mod graph;
 mod health;
-mod held;
 mod hot;
 mod leases;
+mod local_part;
 mod peer;
 mod proto;
 mod ranges;
 mod respond;
-mod rules;
+mod rule_registry;
 mod sampler;
 mod server;
 mod service;
 mod sieve;
-mod traffic;
 mod wire;
-mod worker;
 
 use std::time::Duration;
 
+pub use colocated_worker::{ColocatedWorker, ColocatedWorkerConfig};
 pub use connect::ConnectConfig;
 pub use error::Error;
-pub use features::RemoteFeatures;
-pub use graph::RemoteGraph;
+pub use features::DistFeatureStore;
+pub use fetch_stats::FetchStats;
+pub use graph::DistGraph;
 pub use health::Health;
-pub use rules::Rules;
-pub use sampler::RemoteSampler;
+pub use rule_registry::RuleRegistry;
+pub use sampler::DistNeighborSampler;
 pub use server::{ServeConfig, Server};
-pub use traffic::Traffic;
-pub use worker::{Worker, WorkerConfig};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -86,8 +86,8 @@ impl Question {
     }
 }
 
-/// What comes of questions, in the order in which it comes.
-pub(crate) enum Told {
+/// An event of a reply, in the order in which they come.
+pub(crate) enum ReplyEvent {
     /// Of an answer that may still fail, and be told again from its start.
     Piece {
         /// Of the question.
@@ -255,13 +255,18 @@ impl Peer {
     }
 
     /// Asks until there is a whole answer, and tells what comes.
-    pub(crate) async fn ask(&self, question: Question, number: usize, tell: &mpsc::Sender<Told>) {
+    pub(crate) async fn ask(&self, question: Question, number: usize, tell: &mpsc::Sender<ReplyEvent>) {
         let outcome = self.ask_again(question, number, tell).await;
         // Who does not listen any more needs no answer.
-        let _ = tell.send(Told::End { number, outcome }).await;
+        let _ = tell.send(ReplyEvent::End { number, outcome }).await;
     }
 
-    async fn ask_again(&self, question: Question, number: usize, tell: &mpsc::Sender<Told>) -> Result<()> {
+    async fn ask_again(
+        &self,
+        question: Question,
+        number: usize,
+        tell: &mpsc::Sender<ReplyEvent>,
+    ) -> Result<()> {
         let (mut progress, mut pause) = (Progress::new(), FIRST_PAUSE);
         let asked = question.name();
         loop {
@@ -291,7 +296,7 @@ impl Peer {
         question: Question,
         lease: u64,
         number: usize,
-        tell: &mpsc::Sender<Told>,
+        tell: &mpsc::Sender<ReplyEvent>,
         progress: &mut Progress,
     ) -> std::result::Result<(), Failure> {
         let silent = |_| Failure::Again(format!("it has sent nothing new for {:?}", self.deadline));
@@ -311,7 +316,7 @@ impl Peer {
                 return Ok(());
             }
             let (n_bytes, received) = (bytes.len() as u64, Instant::now());
-            if tell.send(Told::Piece { number, start, bytes }).await.is_err() {
+            if tell.send(ReplyEvent::Piece { number, start, bytes }).await.is_err() {
                 return Ok(());
             }
             start += n_bytes;

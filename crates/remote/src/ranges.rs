@@ -4,7 +4,7 @@ use kiln_partition::PartitionRow;
 use kiln_sample::{Fanout, Frontier, HopRequest, Rule, Scratch};
 
 use crate::Result;
-use crate::held::Held;
+use crate::local_part::LocalPart;
 use crate::respond::ResponseSender;
 use crate::wire::{SampledRange, chunks};
 
@@ -25,7 +25,7 @@ const ROW_BYTES: usize = 4 + 12;
 /// # Errors
 /// Those of sampling.
 pub(crate) fn send_samples(
-    held: &Held,
+    held: &LocalPart,
     rows: &[PartitionRow],
     rule: &Rule,
     request: HopRequest,
@@ -64,7 +64,7 @@ fn send(sampled: SampledRange, response: &ResponseSender) -> bool {
 
 /// The rows in ranges, each of which takes at most so many bytes when it is sampled.
 fn ranges(
-    held: &Held,
+    held: &LocalPart,
     rows: &[PartitionRow],
     rule: &Rule,
     fanout: Fanout,
@@ -99,13 +99,14 @@ fn ranges(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rules;
-    use crate::held::testing::only_part;
+    use crate::RuleRegistry;
+    use crate::local_part::testing::only_part;
 
     #[test]
     fn ranges_take_as_much_memory_as_they_may() {
         // Each node of a ring has as many edges as any other.
-        let held = Held::new(only_part(&kiln_data::synthetic::ring(60).unwrap()), Rules::default());
+        let held =
+            LocalPart::new(only_part(&kiln_data::synthetic::ring(60).unwrap()), RuleRegistry::default());
         let rows: Vec<PartitionRow> = (0..10).map(PartitionRow).collect();
         let degree = held.edges.ranges(&rows[..1]).unwrap()[0].len();
         let row_bytes = row_bytes(degree);

@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Response, Status};
 
 use crate::Error;
-use crate::held::Held;
+use crate::local_part::LocalPart;
 use crate::proto::Chunk;
 
 /// Chunks of a response that are computed ahead of the network.
@@ -34,7 +34,7 @@ pub(crate) type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send
 /// Computes responses on threads, and sends them in chunks.
 #[derive(Debug, Clone)]
 pub(crate) struct Responder {
-    held: Arc<Held>,
+    held: Arc<LocalPart>,
     /// One permit for each response that is computed at once; other requests wait.
     threads: Arc<Semaphore>,
     /// One permit for each KiB of requests.
@@ -45,7 +45,7 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub(crate) fn new(held: Arc<Held>, n_threads: usize, patience: Duration) -> Self {
+    pub(crate) fn new(held: Arc<LocalPart>, n_threads: usize, patience: Duration) -> Self {
         let threads = Arc::new(Semaphore::new(n_threads.max(1)));
         let requests = Arc::new(Semaphore::new(REQUEST_BYTES / PERMIT_BYTES));
         Self { held, threads, requests, pending: Arc::default(), patience }
@@ -64,7 +64,7 @@ impl Responder {
     pub(crate) fn respond(
         &self,
         request_bytes: usize,
-        compute: impl FnOnce(&Held, &ResponseSender) -> crate::Result<()> + Send + 'static,
+        compute: impl FnOnce(&LocalPart, &ResponseSender) -> crate::Result<()> + Send + 'static,
     ) -> Answer<Chunks> {
         let n_permits = request_bytes.div_ceil(PERMIT_BYTES).max(1) as u32;
         let Ok(memory) = Arc::clone(&self.requests).try_acquire_many_owned(n_permits) else {

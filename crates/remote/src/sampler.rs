@@ -5,35 +5,35 @@ use kiln_graph::NodeId;
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, SamplerConfig, Scratch};
 
-use crate::graph::{Asking, Owner, RemoteGraph};
-use crate::held::Held;
+use crate::fetch_stats::count;
+use crate::graph::{DistGraph, Owner, PeerRequest};
+use crate::local_part::LocalPart;
 use crate::peer::{Peer, Question};
 use crate::proto::ListRequest;
-use crate::traffic::count;
 use crate::wire::{self, bytes_of};
 use crate::{Error, MAX_DSTS, Result};
 
-/// Samples neighbours of a graph whose parts lie elsewhere: for the same key the blocks of a
+/// Samples neighbours of a partitioned graph: for the same key the blocks of a
 /// [`NeighborSampler`](kiln_sample::NeighborSampler) on the whole graph, bit for bit, however it is parted.
 ///
 /// For each hop, each owner is asked once for all of its nodes (in several questions, where they are more than 16,384),
 /// all owners at once; nodes of the part that lies here are sampled meanwhile.
 ///
 /// Owners pick by the rules that they know by name: the built-in ones, and those that were registered on both sides
-/// ([`RemoteGraph::rule`]). Of a rule without a name, which only this process knows, owners send all edges of each node,
-/// of which this process picks: see [`RemoteSampler::warning`].
+/// ([`DistGraph::rule`]). Of a rule without a name, which only this process knows, owners send all edges of each node,
+/// of which this process picks: see [`DistNeighborSampler::warning`].
 ///
 /// `fanouts[i]` belongs to layer `i`, input layer first, as everywhere in kiln.
-pub struct RemoteSampler {
-    graph: Arc<RemoteGraph>,
+pub struct DistNeighborSampler {
+    graph: Arc<DistGraph>,
     config: SamplerConfig,
     /// Samples the local nodes in the place of the processor.
     own: Option<Box<dyn FrontierSampler>>,
 }
 
-impl RemoteSampler {
+impl DistNeighborSampler {
     /// A sampler without replacement: a destination with no more neighbours than its fanout gets all.
-    pub fn new(graph: Arc<RemoteGraph>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
+    pub fn new(graph: Arc<DistGraph>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self { graph, config: SamplerConfig::new(fanouts), own: None }
     }
 
@@ -42,7 +42,7 @@ impl RemoteSampler {
     /// # Errors
     /// [`kiln_sample::Error::NoWeights`] when edges are to carry weights and the graph has none; [`Error::BadRule`] for
     /// a rule with a name that an owner does not know.
-    pub fn with_config(graph: Arc<RemoteGraph>, config: SamplerConfig) -> Result<Self> {
+    pub fn with_config(graph: Arc<DistGraph>, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(kiln_sample::Error::NoWeights.into());
         }
@@ -59,7 +59,7 @@ impl RemoteSampler {
     ///
     /// # Errors
     /// [`Error::BadSampler`] where no part lies here, or the sampler has another number of layers or of nodes.
-    pub fn with_own(self, own: impl FrontierSampler + 'static) -> Result<Self> {
+    pub fn with_local_sampler(self, own: impl FrontierSampler + 'static) -> Result<Self> {
         if self.graph.own().is_none() {
             let reason = "has nothing to sample: all parts lie with servers, which sample them".to_owned();
             return Err(Error::BadSampler { reason });
@@ -84,7 +84,8 @@ impl RemoteSampler {
         let (n_nodes, n_edges) = (self.graph.n_nodes().max(1), self.graph.n_edges());
         Some(format!(
             "the rule is known to this process alone: of each node all edges travel, {:.1} on the mean, whatever the \
-             fanout; register it on servers and clients under one name (Rules::register) to have it run where the edges are",
+             fanout; register it on servers and clients under one name (RuleRegistry::register) to have it \
+             run where the edges are",
             n_edges as f64 / n_nodes as f64
         ))
     }
@@ -116,7 +117,7 @@ impl RemoteSampler {
         }
     }
 
-    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, request: HopRequest) -> Asking {
+    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, request: HopRequest) -> PeerRequest {
         let mean = self.graph.n_edges() as usize / self.graph.n_nodes().max(1) + 1;
         let list = bytes_of(rows.rows.to_vec());
         let (question, edges_per_dst) = match self.config.rule.name() {
@@ -130,7 +131,7 @@ impl RemoteSampler {
             }
         };
         let n_bytes = rows.rows.len().saturating_mul(12 + 12 * edges_per_dst);
-        Asking { peer: Arc::clone(peer), question, n_bytes }
+        PeerRequest { peer: Arc::clone(peer), question, n_bytes }
     }
 
     /// Samples the local nodes.
@@ -190,9 +191,9 @@ impl RemoteSampler {
 
 /// # Errors
 /// [`Error::BadRule`] for a rule that an owner does not know.
-fn check_owners_know(graph: &RemoteGraph, name: &str) -> Result<()> {
+fn check_owners_know(graph: &DistGraph, name: &str) -> Result<()> {
     for part in 0..graph.book().n_parts() {
-        if let Owner::There(peer) = graph.owner(part)
+        if let Owner::Remote(peer) = graph.owner(part)
             && !peer.knows(name)
         {
             let address = &peer.address;
@@ -205,13 +206,13 @@ fn check_owners_know(graph: &RemoteGraph, name: &str) -> Result<()> {
     Ok(())
 }
 
-impl fmt::Debug for RemoteSampler {
+impl fmt::Debug for DistNeighborSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteSampler").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("DistNeighborSampler").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-impl FrontierSampler for RemoteSampler {
+impl FrontierSampler for DistNeighborSampler {
     fn fanouts(&self) -> &[Fanout] {
         &self.config.fanouts
     }
@@ -237,7 +238,7 @@ impl FrontierSampler for RemoteSampler {
 
 /// The nodes of one hop by who owns them.
 struct Requests<'a> {
-    graph: &'a RemoteGraph,
+    graph: &'a DistGraph,
     /// By part: the nodes, and their rows there.
     nodes: Vec<Vec<NodeId>>,
     rows: Vec<Vec<PartitionRow>>,
@@ -252,7 +253,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Requests<'a> {
-    fn of(graph: &'a RemoteGraph, dsts: &[NodeId]) -> Result<Self> {
+    fn of(graph: &'a DistGraph, dsts: &[NodeId]) -> Result<Self> {
         let book = graph.book();
         let n_parts = book.n_parts();
         let (mut nodes, mut rows) = (vec![Vec::new(); n_parts], vec![Vec::new(); n_parts]);
@@ -271,8 +272,8 @@ impl<'a> Requests<'a> {
     }
 
     /// What lies here.
-    fn here(&self) -> Option<(&'a Held, Rows<'_>)> {
-        let held: &'a Arc<Held> = self.graph.own()?;
+    fn here(&self) -> Option<(&'a LocalPart, Rows<'_>)> {
+        let held: &'a Arc<LocalPart> = self.graph.own()?;
         let part = held.part.index;
         Some((held, Rows { nodes: &self.nodes[part], rows: &self.rows[part] }))
     }
@@ -281,7 +282,7 @@ impl<'a> Requests<'a> {
     fn there(&self) -> Vec<(&'a Arc<Peer>, Rows<'_>)> {
         let mut pieces = Vec::new();
         for (part, (nodes, rows)) in self.nodes.iter().zip(&self.rows).enumerate() {
-            if let Owner::There(peer) = self.graph.owner(part) {
+            if let Owner::Remote(peer) = self.graph.owner(part) {
                 let both = nodes.chunks(MAX_DSTS).zip(rows.chunks(MAX_DSTS));
                 pieces.extend(both.map(|(nodes, rows)| (peer, Rows { nodes, rows })));
             }
@@ -303,7 +304,7 @@ impl<'a> Requests<'a> {
         let (mut first, mut firsts) = (0, vec![0; self.nodes.len()]);
         for (part, nodes) in self.nodes.iter().enumerate() {
             firsts[part] = first;
-            if let Owner::There(_) = self.graph.owner(part) {
+            if let Owner::Remote(_) = self.graph.owner(part) {
                 first += nodes.len().div_ceil(MAX_DSTS);
             }
         }
@@ -313,8 +314,8 @@ impl<'a> Requests<'a> {
             let done = n_done[part];
             n_done[part] += 1;
             let (frontier, dst) = match self.graph.owner(part) {
-                Owner::Here(_) => (own, done),
-                Owner::There(_) => (&there[firsts[part] + done / MAX_DSTS], done % MAX_DSTS),
+                Owner::Local(_) => (own, done),
+                Owner::Remote(_) => (&there[firsts[part] + done / MAX_DSTS], done % MAX_DSTS),
             };
             let picked = frontier.indptr[dst] as usize..frontier.indptr[dst + 1] as usize;
             out.srcs.extend_from_slice(&frontier.srcs[picked.clone()]);

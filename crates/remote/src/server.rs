@@ -7,12 +7,12 @@ use kiln_partition::Part;
 use tokio::runtime::{Builder, Runtime};
 use tonic::service::interceptor::InterceptedService;
 
-use crate::held::Held;
 use crate::leases::Leases;
+use crate::local_part::LocalPart;
 use crate::proto::GraphServer;
 use crate::respond::{REQUEST_BYTES, Responder};
 use crate::service::Service;
-use crate::{BEAT, Error, MAX_QUESTION_BYTES, MAX_QUESTIONS, Result, Rules, SILENCE, WINDOW_BYTES};
+use crate::{BEAT, Error, MAX_QUESTION_BYTES, MAX_QUESTIONS, Result, RuleRegistry, SILENCE, WINDOW_BYTES};
 
 /// How a part is served.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct ServeConfig {
     /// Certificates, for both sides.
     pub tls: Option<Tls>,
     /// What edges may be picked by.
-    pub rules: Rules,
+    pub rules: RuleRegistry,
     /// Answers that are made at once, each by a thread, at least 1.
     pub n_threads: usize,
     /// Connections at once, of which a client has [two](crate::ConnectConfig::n_channels); further ones wait until one is
@@ -46,7 +46,7 @@ impl ServeConfig {
             address: address.into(),
             token,
             tls: None,
-            rules: Rules::default(),
+            rules: RuleRegistry::default(),
             n_threads: std::thread::available_parallelism().map_or(1, usize::from),
             max_connections: 1024,
             lease: Duration::from_secs(30),
@@ -99,7 +99,7 @@ impl Server {
             .enable_all()
             .build()
             .map_err(Error::Threads)?;
-        let held = Arc::new(Held::new(part, rules));
+        let held = Arc::new(LocalPart::new(part, rules));
         let service = Service {
             responder: Responder::new(Arc::clone(&held), n_threads, lease),
             held,

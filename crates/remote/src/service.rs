@@ -7,8 +7,8 @@ use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
-use crate::held::Held;
 use crate::leases::Leases;
+use crate::local_part::LocalPart;
 use crate::proto::{
     Array, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest, Opened,
     SampleRequest,
@@ -24,7 +24,7 @@ const MAX_DRAWS: u64 = 1 << 26;
 /// The graph service of one part. It holds no state of any training but the leases of its clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<LocalPart>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) started: Instant,
     pub(crate) responder: Responder,
@@ -206,7 +206,7 @@ mod tests {
     use tonic::{Request, Streaming};
 
     use super::*;
-    use crate::held::testing::only_part;
+    use crate::local_part::testing::only_part;
     use crate::proto::{Chunk, GraphClient};
     use crate::wire::bytes_of;
     use crate::{ServeConfig, Server};

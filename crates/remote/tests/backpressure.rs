@@ -8,7 +8,7 @@ use kiln_comm::rpc::Token;
 use kiln_data::synthetic;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
-use kiln_remote::{ConnectConfig, RemoteFeatures, RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistFeatureStore, DistGraph, DistNeighborSampler, ServeConfig, Server};
 use kiln_sample::Fanout;
 
 const MIB: usize = 1 << 20;
@@ -48,9 +48,9 @@ fn a_slow_trainer_is_not_buried_in_batches() {
         in_flight_bytes: 8 * MIB,
         ..ConnectConfig::new(addresses, token.clone())
     };
-    let graph = Arc::new(RemoteGraph::connect(config).unwrap());
-    let sampler = Arc::new(RemoteSampler::new(Arc::clone(&graph), [Fanout::UpTo(3)]));
-    let features = Arc::new(RemoteFeatures::without_cache(Arc::clone(&graph)));
+    let graph = Arc::new(DistGraph::connect(config).unwrap());
+    let sampler = Arc::new(DistNeighborSampler::new(Arc::clone(&graph), [Fanout::UpTo(3)]));
+    let features = Arc::new(DistFeatureStore::without_cache(Arc::clone(&graph)));
     let batcher = NodeBatcher::new(sampler, features, Arc::clone(graph.labels()));
     let items = ItemSamplerConfig { batch_size: 512, ..ItemSamplerConfig::default() };
     let items = ItemSampler::new((0..1 << 16).map(kiln_graph::NodeId).collect::<Vec<_>>(), items).unwrap();
@@ -65,7 +65,7 @@ fn a_slow_trainer_is_not_buried_in_batches() {
         std::thread::sleep(Duration::from_millis(20));
         peak = peak.max(anonymous());
     }
-    assert_eq!(graph.take_traffic().remote_rows, n_rows as u64);
+    assert_eq!(graph.take_fetch_stats().remote_rows, n_rows as u64);
     // What the graph says that it takes, what the loader may hold, one batch that is being trained on, the same of what
     // servers send as of what is received, and what allocators keep of freed memory.
     let told = graph.memory_bytes() + queue_bytes + 4 * MIB + servers.len() * 16 * MIB + 16 * MIB;

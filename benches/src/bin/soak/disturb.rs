@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kiln_benches::Result;
 use kiln_comm::rpc::Token;
 use kiln_graph::NodeId;
-use kiln_remote::{Health, RemoteSampler};
+use kiln_remote::{DistNeighborSampler, Health};
 use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::Soak;
@@ -140,7 +140,7 @@ fn duplicate_rank(soak: &Soak) -> Result {
 fn panicking_rule(soak: &Soak) -> Result {
     let graph = connect(&soak.server)?;
     let config = SamplerConfig::new([Fanout::UpTo(2)]).with_rule(graph.rule(PANICS)?);
-    let sampler = RemoteSampler::with_config(graph, config)?;
+    let sampler = DistNeighborSampler::with_config(graph, config)?;
     let seeds = Seeds::nodes((0..100).map(NodeId).collect());
     let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default());
     soak.pause(Duration::from_millis(500));

@@ -12,7 +12,7 @@ use kiln_comm::rpc::Token;
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
 use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
-use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, RuleRegistry, ServeConfig, Server};
 use kiln_sample::{
     Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, RngKey, Scratch, Seeds, Selection,
 };
@@ -32,15 +32,15 @@ pub(crate) fn token() -> Result<Token> {
 }
 
 /// The rules of both sides. A client's own `panics` is never called.
-fn rules() -> Result<Rules> {
+fn rules() -> Result<RuleRegistry> {
     let rule = |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| panic!("as the soak test wants it");
-    Ok(Rules::default().register(PANICS, rule)?)
+    Ok(RuleRegistry::default().register(PANICS, rule)?)
 }
 
-pub(crate) fn connect(address: &str) -> Result<Arc<RemoteGraph>> {
+pub(crate) fn connect(address: &str) -> Result<Arc<DistGraph>> {
     let config = ConnectConfig::new(vec![address.to_owned()], token()?);
     let config = ConnectConfig { rules: rules()?, deadline: DEADLINE, join_within: DEADLINE, ..config };
-    Ok(Arc::new(RemoteGraph::connect(config)?))
+    Ok(Arc::new(DistGraph::connect(config)?))
 }
 
 /// A server in a process of its own.
@@ -143,7 +143,7 @@ fn batch(n_nodes: usize, step: u64) -> (Seeds, RngKey) {
 /// Compares samples of the server with those of the whole graph.
 pub(crate) fn sample_and_compare(soak: &Soak, data: &Dataset, n_samples: &AtomicUsize) {
     let outcome = || -> Result {
-        let sampler = RemoteSampler::new(connect(&soak.server)?, FANOUTS);
+        let sampler = DistNeighborSampler::new(connect(&soak.server)?, FANOUTS);
         let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
         let mut scratch = Scratch::default();
         for step in 0.. {
@@ -168,7 +168,7 @@ pub(crate) fn sample_and_compare(soak: &Soak, data: &Dataset, n_samples: &Atomic
 /// The process of a client that is killed.
 pub(crate) fn sample_until_killed(address: &str) -> Result {
     let graph = connect(address)?;
-    let sampler = RemoteSampler::new(Arc::clone(&graph), [Fanout::All, Fanout::All]);
+    let sampler = DistNeighborSampler::new(Arc::clone(&graph), [Fanout::All, Fanout::All]);
     for step in 0.. {
         let (seeds, key) = batch(graph.n_nodes(), step);
         sampler.sample_blocks(&seeds, key, &mut Scratch::default())?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_comm::rpc::Tls;
-use kiln_remote::{ConnectConfig, RemoteGraph, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistGraph, ServeConfig, Server};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use crate::cluster::{config, hubs, parts, token};
@@ -49,7 +49,7 @@ fn only_certificates_of_the_authority_open() {
         // Who has no certificates hears nothing of what is wrong.
         let join_within = if tls.is_some() { Duration::from_secs(20) } else { Duration::from_millis(700) };
         let config = config(vec![server.address().to_string()]);
-        RemoteGraph::connect(ConnectConfig { tls, join_within, ..config }).map(|graph| graph.n_nodes())
+        DistGraph::connect(ConnectConfig { tls, join_within, ..config }).map(|graph| graph.n_nodes())
     };
     assert_eq!(connect(&server, good.clone()).unwrap(), 500);
     let strangers = [

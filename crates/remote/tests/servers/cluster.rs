@@ -12,7 +12,7 @@ use kiln_data::{Dataset, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
-use kiln_remote::{ConnectConfig, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, RuleRegistry, ServeConfig, Server};
 use kiln_sample::{Fanout, SamplerConfig};
 
 pub(crate) const N_NODES: usize = 500;
@@ -29,12 +29,12 @@ pub(crate) fn token() -> Token {
 
 /// A sampler by the rule that the graph's client knows by this name.
 pub(crate) fn by_name(
-    graph: Arc<RemoteGraph>,
+    graph: Arc<DistGraph>,
     fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
     name: &str,
-) -> kiln_remote::Result<RemoteSampler> {
+) -> kiln_remote::Result<DistNeighborSampler> {
     let config = SamplerConfig::new(fanouts).with_rule(graph.rule(name)?);
-    RemoteSampler::with_config(graph, config)
+    DistNeighborSampler::with_config(graph, config)
 }
 
 /// A graph with hubs, loops, parallel edges and nodes without any, whose edges have weights.
@@ -122,12 +122,12 @@ pub(crate) fn config(servers: Vec<String>) -> ConnectConfig {
 /// A graph all of whose parts are served, or all but the one that lies here.
 pub(crate) struct Cluster {
     // Dropped first: it says goodbye to the servers.
-    pub(crate) graph: Arc<RemoteGraph>,
+    pub(crate) graph: Arc<DistGraph>,
     pub(crate) servers: Vec<Server>,
 }
 
 impl Cluster {
-    pub(crate) fn of(parts: &[Arc<Part>], own: Option<usize>, rules: Rules) -> Self {
+    pub(crate) fn of(parts: &[Arc<Part>], own: Option<usize>, rules: RuleRegistry) -> Self {
         let serve = |part: &Arc<Part>| {
             let config = ServeConfig {
                 rules: rules.clone(),
@@ -140,7 +140,7 @@ impl Cluster {
         let servers: Vec<Server> = others.map(|(_, part)| serve(part)).collect();
         let own = own.map(|own| Arc::clone(&parts[own]));
         let config = ConnectConfig { own, rules, ..config(addresses(&servers)) };
-        Self { graph: Arc::new(RemoteGraph::connect(config).unwrap()), servers }
+        Self { graph: Arc::new(DistGraph::connect(config).unwrap()), servers }
     }
 }
 

@@ -7,7 +7,9 @@ use kiln_comm::rpc::Token;
 use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
-use kiln_remote::{ConnectConfig, Error, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, Server};
+use kiln_remote::{
+    ConnectConfig, DistFeatureStore, DistGraph, DistNeighborSampler, Error, Health, RuleRegistry, Server,
+};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
 use crate::cluster::{Cluster, LEASE, Link, addresses, by_name, config, hubs, parts, serve, serve_at, token};
@@ -31,7 +33,7 @@ fn told(error: &dyn std::error::Error) -> String {
 }
 
 fn refused(config: ConnectConfig) -> Error {
-    RemoteGraph::connect(config).unwrap_err()
+    DistGraph::connect(config).unwrap_err()
 }
 
 #[test]
@@ -41,10 +43,10 @@ fn a_server_that_is_started_again_goes_on_where_it_was() {
     let first = serve(&parts[0]);
     let mut second = Some(serve(&parts[1]));
     let address = second.as_ref().unwrap().address().to_string();
-    let graph = RemoteGraph::connect(config(vec![first.address().to_string(), address.clone()])).unwrap();
+    let graph = DistGraph::connect(config(vec![first.address().to_string(), address.clone()])).unwrap();
     let (graph, parts_again) = (Arc::new(graph), parts.clone());
-    let sampler = RemoteSampler::new(Arc::clone(&graph), FANOUTS);
-    let features = RemoteFeatures::new(Arc::clone(&graph)).unwrap();
+    let sampler = DistNeighborSampler::new(Arc::clone(&graph), FANOUTS);
+    let features = DistFeatureStore::new(Arc::clone(&graph)).unwrap();
     let restarter = std::thread::spawn(move || {
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(150));
@@ -74,7 +76,7 @@ fn a_server_says_how_it_is_without_a_lease() {
     let ask = |token| Health::ask(&addresses[1], token, None, Duration::from_secs(2));
     let Health { part, n_clients, uptime, oldest_request } = ask(token()).unwrap();
     assert_eq!((part, n_clients, oldest_request), (1, 0, None));
-    let graph = RemoteGraph::connect(config(addresses.clone())).unwrap();
+    let graph = DistGraph::connect(config(addresses.clone())).unwrap();
     let later = ask(token()).unwrap();
     assert_eq!(later.n_clients, 1);
     assert!(uptime <= later.uptime && later.uptime < Duration::from_secs(60));
@@ -108,8 +110,8 @@ fn a_server_that_comes_back_with_another_partition_is_refused() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let addresses = addresses(&servers);
-    let graph = Arc::new(RemoteGraph::connect(config(addresses.clone())).unwrap());
-    let sampler = RemoteSampler::new(graph, FANOUTS);
+    let graph = Arc::new(DistGraph::connect(config(addresses.clone())).unwrap());
+    let sampler = DistNeighborSampler::new(graph, FANOUTS);
     step(&sampler, 0).unwrap();
     let [first, second] = servers;
     drop(second);
@@ -127,8 +129,8 @@ fn a_server_that_comes_back_with_another_part_is_refused() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let addresses = addresses(&servers);
-    let graph = Arc::new(RemoteGraph::connect(config(addresses.clone())).unwrap());
-    let features = RemoteFeatures::new(graph).unwrap();
+    let graph = Arc::new(DistGraph::connect(config(addresses.clone())).unwrap());
+    let features = DistFeatureStore::new(graph).unwrap();
     let [_first, second] = servers;
     drop(second);
     let _second = serve_soon(&addresses[1], &parts[0]);
@@ -142,9 +144,9 @@ fn a_server_that_is_gone_is_named_when_the_time_is_up() {
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let addresses = addresses(&servers);
     let config = ConnectConfig { deadline: Duration::from_secs(1), ..config(addresses.clone()) };
-    let graph = Arc::new(RemoteGraph::connect(config).unwrap());
+    let graph = Arc::new(DistGraph::connect(config).unwrap());
     let (sampler, features) =
-        (RemoteSampler::new(Arc::clone(&graph), FANOUTS), RemoteFeatures::new(graph).unwrap());
+        (DistNeighborSampler::new(Arc::clone(&graph), FANOUTS), DistFeatureStore::new(graph).unwrap());
     let [first, second] = servers;
     drop(second);
     let started = Instant::now();
@@ -164,10 +166,10 @@ fn a_cut_link_is_noticed_and_may_be_mended() {
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let link = Link::to(servers[1].address());
     let addresses = vec![servers[0].address().to_string(), link.address.to_string()];
-    let patient = RemoteGraph::connect(config(addresses.clone())).unwrap();
+    let patient = DistGraph::connect(config(addresses.clone())).unwrap();
     let hasty = ConnectConfig { deadline: Duration::from_secs(6), ..config(addresses) };
-    let hasty = RemoteSampler::new(Arc::new(RemoteGraph::connect(hasty).unwrap()), FANOUTS);
-    let patient = RemoteSampler::new(Arc::new(patient), FANOUTS);
+    let hasty = DistNeighborSampler::new(Arc::new(DistGraph::connect(hasty).unwrap()), FANOUTS);
+    let patient = DistNeighborSampler::new(Arc::new(patient), FANOUTS);
     assert!(step(&patient, 0).unwrap() == step(&whole, 0).unwrap());
     link.cut();
     let waiter = std::thread::spawn(move || (step(&patient, 1), patient));
@@ -222,7 +224,7 @@ fn leases_tell_who_uses_a_server() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     assert_eq!((servers[0].n_clients(), servers[0].free_for()), (0, None));
-    let graph = RemoteGraph::connect(config(addresses(&servers))).unwrap();
+    let graph = DistGraph::connect(config(addresses(&servers))).unwrap();
     // Longer than a lease, which somebody keeps.
     std::thread::sleep(LEASE + LEASE / 3);
     assert_eq!((servers[0].n_clients(), servers[0].free_for()), (1, None));
@@ -238,11 +240,11 @@ fn leases_tell_who_uses_a_server() {
 fn little_room_and_many_threads_give_the_same() {
     let (parts, data) = (halves(), hubs());
     let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
-    let cluster = Cluster::of(&parts, None, Rules::default());
+    let cluster = Cluster::of(&parts, None, RuleRegistry::default());
     let config = ConnectConfig { in_flight_bytes: 1, n_channels: 1, ..config(addresses(&cluster.servers)) };
-    let graph = Arc::new(RemoteGraph::connect(config).unwrap());
+    let graph = Arc::new(DistGraph::connect(config).unwrap());
     let (sampler, features) =
-        (RemoteSampler::new(Arc::clone(&graph), FANOUTS), RemoteFeatures::new(graph).unwrap());
+        (DistNeighborSampler::new(Arc::clone(&graph), FANOUTS), DistFeatureStore::new(graph).unwrap());
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let (sampler, features, whole, data) = (&sampler, &features, &whole, &data);
@@ -261,11 +263,11 @@ fn little_room_and_many_threads_give_the_same() {
 #[test]
 fn nodes_that_do_not_exist_are_errors() {
     let parts = halves();
-    let cluster = Cluster::of(&parts, Some(0), Rules::default());
-    let features = RemoteFeatures::new(Arc::clone(&cluster.graph)).unwrap();
+    let cluster = Cluster::of(&parts, Some(0), RuleRegistry::default());
+    let features = DistFeatureStore::new(Arc::clone(&cluster.graph)).unwrap();
     let error = features.gather(&[NodeId(500)], &mut FeatureBuffer::default()).unwrap_err();
     assert!(matches!(error, kiln_feature::Error::NodeOutOfRange { n_rows: 500, .. }), "{error}");
-    let sampler = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS);
+    let sampler = DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS);
     let seeds = Seeds::nodes(vec![NodeId(500)]);
     let error = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err();
     assert!(matches!(error, kiln_sample::Error::SeedOutOfRange { n_nodes: 500, .. }), "{error}");
@@ -276,7 +278,7 @@ fn nodes_that_do_not_exist_are_errors() {
 fn questions_that_would_take_all_memory_are_refused() {
     let parts = parts(&hubs(), 1, |_| 0, None);
     let server = serve(&parts[0]);
-    let graph = Arc::new(RemoteGraph::connect(config(addresses(std::slice::from_ref(&server)))).unwrap());
+    let graph = Arc::new(DistGraph::connect(config(addresses(std::slice::from_ref(&server)))).unwrap());
     let fanouts = [Fanout::UpTo(u32::MAX)];
     let greedy = by_name(graph, fanouts, "uniform-with-replacement").unwrap();
     let error = told(&step(&greedy, 0).unwrap_err());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use kiln_graph::NodeId;
 use kiln_partition::Part;
-use kiln_remote::{RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_remote::{DistGraph, DistNeighborSampler, ServeConfig, Server};
 use kiln_sample::{
     Fanout, FrontierSampler, NeighborSampler, Neighbors, NodeKey, RngKey, SamplerConfig, Scratch, Seeds,
     Selection,
@@ -86,7 +86,7 @@ fn one_request_takes_no_more_memory_than_the_server_states() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let address = std::fs::read_to_string(address).unwrap();
-    let graph = Arc::new(RemoteGraph::connect(config(vec![address])).unwrap());
+    let graph = Arc::new(DistGraph::connect(config(vec![address])).unwrap());
     let before = server.peak_bytes();
     let seeds = Seeds::nodes((0..n_nodes as u32).map(NodeId).collect());
     let whole = NeighborSampler::new(Arc::clone(&data.graph), [Fanout::All]);
@@ -95,9 +95,9 @@ fn one_request_takes_no_more_memory_than_the_server_states() {
         (0..neighbors.degree() as u32).for_each(|position| picks.push(position));
     };
     let samplers = [
-        RemoteSampler::new(Arc::clone(&graph), [Fanout::All]),
+        DistNeighborSampler::new(Arc::clone(&graph), [Fanout::All]),
         // Lists, of which the client picks.
-        RemoteSampler::with_config(graph, SamplerConfig::new([1]).with_rule(all)).unwrap(),
+        DistNeighborSampler::with_config(graph, SamplerConfig::new([1]).with_rule(all)).unwrap(),
     ];
     for sampler in samplers {
         let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();

@@ -8,7 +8,8 @@ use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{
-    ConnectConfig, Health, RemoteFeatures, RemoteGraph, RemoteSampler, Rules, ServeConfig, Server,
+    ConnectConfig, DistFeatureStore, DistGraph, DistNeighborSampler, Health, RuleRegistry, ServeConfig,
+    Server,
 };
 use kiln_sample::{
     Fanout, FrontierSampler, Neighbors, NodeKey, RngKey, SamplerConfig, Scratch, Seeds, Selection,
@@ -37,20 +38,20 @@ fn error_in_time<T>(call: impl FnOnce() -> Result<T, String> + Send + 'static) -
     error.expect("the call should fail")
 }
 
-fn sample(sampler: &RemoteSampler, n_seeds: u32) -> Result<(), String> {
+fn sample(sampler: &DistNeighborSampler, n_seeds: u32) -> Result<(), String> {
     let seeds = Seeds::nodes((0..n_seeds).map(NodeId).collect());
     let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default());
     sampled.map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Rules with a user's `mine`, which calls this for each destination and picks nothing.
-fn rules(visit: impl Fn() + Send + Sync + 'static) -> Rules {
+fn rules(visit: impl Fn() + Send + Sync + 'static) -> RuleRegistry {
     let rule = move |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| visit();
-    Rules::default().register("mine", rule).unwrap()
+    RuleRegistry::default().register("mine", rule).unwrap()
 }
 
 /// A server of all hubs with a rule `mine`, and a client of it.
-fn serve_rule(visit: impl Fn() + Send + Sync + 'static) -> (Server, Arc<RemoteGraph>) {
+fn serve_rule(visit: impl Fn() + Send + Sync + 'static) -> (Server, Arc<DistGraph>) {
     let part = parts(&hubs(), 1, |_| 0, None).remove(0);
     let serve = ServeConfig {
         rules: rules(visit),
@@ -64,7 +65,7 @@ fn serve_rule(visit: impl Fn() + Send + Sync + 'static) -> (Server, Arc<RemoteGr
         deadline: DEADLINE,
         ..config(vec![server.address().to_string()])
     };
-    let graph = Arc::new(RemoteGraph::connect(connect).unwrap());
+    let graph = Arc::new(DistGraph::connect(connect).unwrap());
     (server, graph)
 }
 
@@ -82,7 +83,7 @@ fn a_panicking_rule_is_an_error_that_names_the_server() {
     assert!(error.contains(&expected) && error.contains("the rule's own words"), "{error}");
     assert_eq!(n_calls.load(Ordering::SeqCst), 1, "a panic is not retried");
     // Its only thread serves on.
-    sample(&RemoteSampler::new(graph, [Fanout::UpTo(1)]), 20).unwrap();
+    sample(&DistNeighborSampler::new(graph, [Fanout::UpTo(1)]), 20).unwrap();
 }
 
 #[test]
@@ -116,12 +117,12 @@ fn a_damaged_partition_is_an_error_that_names_its_file() {
     std::fs::write(&path, bytes).unwrap();
     let server = serve(&Arc::new(Part::open(part_dir).unwrap()));
     let connect = ConnectConfig { deadline: DEADLINE, ..config(vec![server.address().to_string()]) };
-    let graph = Arc::new(RemoteGraph::connect(connect).unwrap());
+    let graph = Arc::new(DistGraph::connect(connect).unwrap());
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let samplers = [
         // Sampled by the server, and sampled here of lists.
-        RemoteSampler::new(Arc::clone(&graph), [Fanout::UpTo(1)]),
-        RemoteSampler::with_config(graph, SamplerConfig::new([1]).with_rule(first)).unwrap(),
+        DistNeighborSampler::new(Arc::clone(&graph), [Fanout::UpTo(1)]),
+        DistNeighborSampler::with_config(graph, SamplerConfig::new([1]).with_rule(first)).unwrap(),
     ];
     for sampler in samplers {
         let error = error_in_time(move || sample(&sampler, 20));
@@ -137,12 +138,13 @@ fn responses_that_break_off_at_the_same_byte_end_at_the_deadline() {
     let server = serve(&parts[0]);
     let link = Link::to(server.address());
     let connect = ConnectConfig { deadline: DEADLINE, ..config(vec![link.address.to_string()]) };
-    let graph = Arc::new(RemoteGraph::connect(connect.clone()).unwrap());
+    let graph = Arc::new(DistGraph::connect(connect.clone()).unwrap());
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
-    let named = RemoteSampler::new(Arc::clone(&graph), [Fanout::All]);
+    let named = DistNeighborSampler::new(Arc::clone(&graph), [Fanout::All]);
     let by_lists =
-        RemoteSampler::with_config(Arc::clone(&graph), SamplerConfig::new([1]).with_rule(first)).unwrap();
-    let rows = RemoteFeatures::new(graph).unwrap();
+        DistNeighborSampler::with_config(Arc::clone(&graph), SamplerConfig::new([1]).with_rule(first))
+            .unwrap();
+    let rows = DistFeatureStore::new(graph).unwrap();
     let is_lost = |what: &str, error: String| {
         assert!(error.contains("is lost") && error.contains(what), "{what}: {error}");
         assert!(error.contains(&link.address.to_string()), "{what}: {error}");
@@ -159,7 +161,7 @@ fn responses_that_break_off_at_the_same_byte_end_at_the_deadline() {
     is_lost("rows of features", error_in_time(gathered));
     // In the first array that a client without a part fetches.
     link.close_after(10_000);
-    let connected = move || RemoteGraph::connect(connect).map(drop).map_err(|error| error.to_string());
+    let connected = move || DistGraph::connect(connect).map(drop).map_err(|error| error.to_string());
     is_lost("an array", error_in_time(connected));
     // Before the end of a short response.
     link.close_after(60);
@@ -186,7 +188,7 @@ fn a_server_stops_working_for_disconnected_clients() {
         ..config(vec![server.address().to_string()])
     };
     let sampler = || {
-        let graph = Arc::new(RemoteGraph::connect(connect.clone()).unwrap());
+        let graph = Arc::new(DistGraph::connect(connect.clone()).unwrap());
         by_name(graph, [1], "mine").unwrap()
     };
     let samplers = [sampler(), sampler(), sampler()];

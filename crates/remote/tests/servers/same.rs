@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Part};
-use kiln_remote::{RemoteFeatures, RemoteSampler, Rules};
+use kiln_remote::{DistFeatureStore, DistNeighborSampler, RuleRegistry};
 use kiln_sample::{
     EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey, RngKey,
     Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
@@ -59,12 +59,13 @@ fn blocks_are_those_of_the_whole_graph() {
     for (n_parts, owner) in ways() {
         let parts = parts(&data, n_parts, owner, None);
         for own in modes(&parts) {
-            let cluster = Cluster::of(&parts, own, Rules::default());
+            let cluster = Cluster::of(&parts, own, RuleRegistry::default());
             for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
                 for rule in Rule::BUILT_IN {
                     let config = SamplerConfig::new(FANOUTS).with_rule(rule.clone()).with_weights(weights);
                     let whole = NeighborSampler::with_config(Arc::clone(graph), config.clone()).unwrap();
-                    let remote = RemoteSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
+                    let remote =
+                        DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
                     assert_eq!(remote.warning(), None);
                     assert!(
                         sampled(&remote) == sampled(&whole),
@@ -93,13 +94,13 @@ fn rules_of_the_user_pick_the_same_there_and_here() {
     let expected = sampled(&whole);
     let parts = parts(&data, 2, |node| node as usize / 3 % 2, None);
     for own in modes(&parts) {
-        let rules = Rules::default().register("last-ones", last_ones).unwrap();
+        let rules = RuleRegistry::default().register("last-ones", last_ones).unwrap();
         let cluster = Cluster::of(&parts, own, rules);
         let graph = || Arc::clone(&cluster.graph);
         let there = by(cluster.graph.rule("last-ones").unwrap());
-        let there = RemoteSampler::with_config(graph(), there).unwrap();
+        let there = DistNeighborSampler::with_config(graph(), there).unwrap();
         assert!(sampled(&there) == expected, "own {own:?}");
-        let here = RemoteSampler::with_config(graph(), by(last_ones.into())).unwrap();
+        let here = DistNeighborSampler::with_config(graph(), by(last_ones.into())).unwrap();
         let warning = here.warning().unwrap();
         assert!(warning.contains("of each node all edges travel"), "{warning}");
         assert!(sampled(&here) == expected, "here, own {own:?}");
@@ -142,12 +143,13 @@ fn the_own_part_may_be_sampled_by_another_sampler() {
     for (n_parts, owner) in ways() {
         let parts = parts(&data, n_parts, owner, None);
         for (own, part) in parts.iter().enumerate() {
-            let cluster = Cluster::of(&parts, Some(own), Rules::default());
+            let cluster = Cluster::of(&parts, Some(own), RuleRegistry::default());
             let n_dsts = Arc::<AtomicUsize>::default();
             let by_node = Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
             let sampler = NeighborSampler::with_config(by_node, config()).unwrap();
-            let remote = RemoteSampler::with_config(Arc::clone(&cluster.graph), config()).unwrap();
-            let remote = remote.with_own(Counting { sampler, n_dsts: Arc::clone(&n_dsts) }).unwrap();
+            let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config()).unwrap();
+            let remote =
+                remote.with_local_sampler(Counting { sampler, n_dsts: Arc::clone(&n_dsts) }).unwrap();
             assert!(sampled(&remote) == expected, "{n_parts} parts, own {own}");
             assert_eq!(0 < n_dsts.load(Ordering::Relaxed), !part.old_ids.is_empty());
         }
@@ -183,22 +185,25 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let by_node = |cluster: &Cluster| Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
-    let cluster = Cluster::of(&parts, Some(0), Rules::default());
-    let remote = || RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS);
-    let error = remote().with_own(NeighborSampler::new(by_node(&cluster), [Fanout::All])).unwrap_err();
+    let cluster = Cluster::of(&parts, Some(0), RuleRegistry::default());
+    let remote = || DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS);
+    let error =
+        remote().with_local_sampler(NeighborSampler::new(by_node(&cluster), [Fanout::All])).unwrap_err();
     assert!(error.to_string().contains("has 1 layers and 500 nodes, expected 3 and 500"), "{error}");
-    let error = remote().with_own(NeighborSampler::new(Arc::clone(&parts[0].graph), FANOUTS)).unwrap_err();
+    let error =
+        remote().with_local_sampler(NeighborSampler::new(Arc::clone(&parts[0].graph), FANOUTS)).unwrap_err();
     assert!(error.to_string().contains("has 3 layers and 250 nodes, expected 3 and 500"), "{error}");
     let config = SamplerConfig::new(FANOUTS).with_weights(EdgeWeights::Stored);
-    let remote = RemoteSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
-    let remote = remote.with_own(WithoutWeights(NeighborSampler::new(by_node(&cluster), FANOUTS))).unwrap();
+    let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
+    let remote =
+        remote.with_local_sampler(WithoutWeights(NeighborSampler::new(by_node(&cluster), FANOUTS))).unwrap();
     let (seeds, key) = &batches()[0];
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(error.to_string().contains("gives no weights"), "{error}");
     // Another graph than the part's: the whole, the other part.
     for graph in [Arc::clone(&data.graph), Arc::new(parts[1].graph_by_node().unwrap())] {
-        let remote = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS);
-        let remote = remote.with_own(NeighborSampler::new(graph, FANOUTS)).unwrap();
+        let remote = DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS);
+        let remote = remote.with_local_sampler(NeighborSampler::new(graph, FANOUTS)).unwrap();
         let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
         assert!(error.to_string().contains("gives other edges than its nodes have"), "{error}");
     }
@@ -222,13 +227,14 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
             Ok(())
         }
     }
-    let remote = RemoteSampler::new(Arc::clone(&cluster.graph), FANOUTS).with_own(Nothing).unwrap();
+    let remote =
+        DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS).with_local_sampler(Nothing).unwrap();
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(matches!(error, kiln_sample::Error::BadFrontier { n_dst: 0, .. }), "{error}");
     // Not a node lies here.
-    let served = Cluster::of(&parts, None, Rules::default());
-    let remote = RemoteSampler::new(Arc::clone(&served.graph), FANOUTS);
-    let error = remote.with_own(NeighborSampler::new(by_node(&cluster), FANOUTS)).unwrap_err();
+    let served = Cluster::of(&parts, None, RuleRegistry::default());
+    let remote = DistNeighborSampler::new(Arc::clone(&served.graph), FANOUTS);
+    let error = remote.with_local_sampler(NeighborSampler::new(by_node(&cluster), FANOUTS)).unwrap_err();
     assert!(error.to_string().contains("all parts lie with servers"), "{error}");
 }
 
@@ -236,16 +242,16 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
 fn a_rule_that_servers_do_not_know_is_an_error() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
-    let cluster = Cluster::of(&parts, None, Rules::default());
+    let cluster = Cluster::of(&parts, None, RuleRegistry::default());
     let graph = || Arc::clone(&cluster.graph);
     let error = by_name(graph(), FANOUTS, "mine").unwrap_err();
     assert!(error.to_string().contains("no rule `mine`, there are uniform,"), "{error}");
-    assert!(Rules::default().register("uniform", last_ones).is_err());
+    assert!(RuleRegistry::default().register("uniform", last_ones).is_err());
     // Known here alone.
     let servers = cluster.servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>();
-    let rules = Rules::default().register("mine", last_ones).unwrap();
+    let rules = RuleRegistry::default().register("mine", last_ones).unwrap();
     let config = kiln_remote::ConnectConfig { rules, ..crate::cluster::config(servers) };
-    let graph = Arc::new(kiln_remote::RemoteGraph::connect(config).unwrap());
+    let graph = Arc::new(kiln_remote::DistGraph::connect(config).unwrap());
     let error = by_name(graph, FANOUTS, "mine").unwrap_err();
     assert!(error.to_string().contains("knows no rule `mine`: register it there"), "{error}");
 }
@@ -293,12 +299,12 @@ fn rows_are_those_of_the_whole_set() {
         for (n_parts, owner) in if wide { ways()[..1].to_vec() } else { ways().to_vec() } {
             let parts = parts(&data, n_parts, owner, Some(&cache));
             for own in modes(&parts) {
-                let cluster = Cluster::of(&parts, own, Rules::default());
+                let cluster = Cluster::of(&parts, own, RuleRegistry::default());
                 let graph = || Arc::clone(&cluster.graph);
                 let row_bytes = data.features.dim() * data.features.dtype().bytes();
-                let bare = || RemoteFeatures::without_cache(graph());
+                let bare = || DistFeatureStore::without_cache(graph());
                 for remote in [
-                    RemoteFeatures::new(graph()).unwrap(),
+                    DistFeatureStore::new(graph()).unwrap(),
                     bare(),
                     bare().with_dynamic_cache(30 * row_bytes),
                     bare().with_dynamic_cache(N_NODES * row_bytes),
@@ -319,7 +325,7 @@ fn what_all_parts_have_alike_is_that_of_the_whole_set() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     for own in modes(&parts) {
-        let Cluster { graph, .. } = &Cluster::of(&parts, own, Rules::default());
+        let Cluster { graph, .. } = &Cluster::of(&parts, own, RuleRegistry::default());
         assert_eq!((graph.n_nodes(), graph.n_edges()), (N_NODES, data.graph.n_edges()));
         assert_eq!((graph.name(), graph.hash()), ("hubs", &*data.hash().unwrap()));
         assert_eq!(graph.labels().as_slice(), data.labels.as_slice());
@@ -336,32 +342,33 @@ fn rows_are_counted_by_where_they_were() {
     let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(5); 2], batch_size: 50, seed: 0 };
     let parts = parts(&data, 2, |node| node as usize % 2, Some(&cache));
     let kept = parts[0].cache.as_ref().unwrap().ids.to_vec();
-    let cluster = Cluster::of(&parts, Some(0), Rules::default());
-    let remote = RemoteFeatures::new(Arc::clone(&cluster.graph)).unwrap();
+    let cluster = Cluster::of(&parts, Some(0), RuleRegistry::default());
+    let remote = DistFeatureStore::new(Arc::clone(&cluster.graph)).unwrap();
     let others = (0..N_NODES as u32).map(NodeId).filter(|node| node.0 % 2 == 1 && !kept.contains(node));
     let others: Vec<NodeId> = others.take(10).collect();
     let ids = [&[0, 2, 4].map(NodeId)[..], &kept[..5], &others, &others[..2]].concat();
     gathered(&remote, &ids);
-    let traffic = cluster.graph.take_traffic();
-    assert_eq!((traffic.own_rows, traffic.hot_rows, traffic.remote_rows), (3, 5, 10), "{traffic:?}");
-    assert_eq!(traffic.remote_bytes, 10 * 3 * 4);
-    assert_eq!(traffic.hit_rate(), Some(5.0 / 15.0));
-    assert_eq!(cluster.graph.take_traffic().own_rows, 0);
+    let stats = cluster.graph.take_fetch_stats();
+    assert_eq!((stats.own_rows, stats.hot_rows, stats.remote_rows), (3, 5, 10), "{stats:?}");
+    assert_eq!(stats.remote_bytes, 10 * 3 * 4);
+    assert_eq!(stats.hit_rate(), Some(5.0 / 15.0));
+    assert_eq!(cluster.graph.take_fetch_stats().own_rows, 0);
 }
 
 #[test]
 fn rows_that_come_again_are_kept() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
-    let cluster = Cluster::of(&parts, None, Rules::default());
+    let cluster = Cluster::of(&parts, None, RuleRegistry::default());
     let row_bytes = 3 * 4;
-    let remote = RemoteFeatures::without_cache(Arc::clone(&cluster.graph)).with_dynamic_cache(20 * row_bytes);
+    let remote =
+        DistFeatureStore::without_cache(Arc::clone(&cluster.graph)).with_dynamic_cache(20 * row_bytes);
     let ids: Vec<NodeId> = (0..15).map(NodeId).collect();
     let counts = |ids: &[NodeId]| {
         assert!(gathered(&remote, ids) == gathered(&*data.features, ids));
-        let traffic = cluster.graph.take_traffic();
-        assert_eq!(traffic.remote_bytes, traffic.remote_rows * row_bytes as u64);
-        (traffic.kept_rows, traffic.remote_rows)
+        let stats = cluster.graph.take_fetch_stats();
+        assert_eq!(stats.remote_bytes, stats.remote_rows * row_bytes as u64);
+        (stats.kept_rows, stats.remote_rows)
     };
     assert_eq!(counts(&ids), (0, 15));
     assert_eq!(counts(&ids), (15, 0));

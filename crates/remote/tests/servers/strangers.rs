@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use kiln_comm::rpc::Token;
 use kiln_graph::NodeId;
-use kiln_remote::{Error, Health, RemoteGraph, RemoteSampler, ServeConfig, Server};
+use kiln_remote::{DistGraph, DistNeighborSampler, Error, Health, ServeConfig, Server};
 use kiln_sample::{Fanout, FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::cluster::{config, hubs, parts, token};
@@ -34,8 +34,8 @@ fn idle_connections_do_not_lock_a_server() {
     let serve = ServeConfig { max_connections: 12, ..ServeConfig::new("127.0.0.1:0", token()) };
     let server = Server::start(Arc::clone(part), serve).unwrap();
     let address = server.address().to_string();
-    let graph = Arc::new(RemoteGraph::connect(config(vec![address.clone()])).unwrap());
-    let sampler = RemoteSampler::new(graph, [Fanout::UpTo(5); 2]);
+    let graph = Arc::new(DistGraph::connect(config(vec![address.clone()])).unwrap());
+    let sampler = DistNeighborSampler::new(graph, [Fanout::UpTo(5); 2]);
     let sample = |step: u32| {
         let seeds = Seeds::nodes((0..20).map(|at| NodeId(step * 20 + at)).collect());
         sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())

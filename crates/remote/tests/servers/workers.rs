@@ -6,15 +6,19 @@ use std::time::Duration;
 use kiln_comm::{Communicator, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
-use kiln_remote::{Error, RemoteFeatures, RemoteSampler, Worker, WorkerConfig};
+use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistNeighborSampler, Error};
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
 
 use crate::cluster::{N_NODES, hubs, parts, token, wild};
 use crate::same::gathered;
 
-fn join(comm: &mut dyn Communicator, parts: &[Arc<Part>], config: WorkerConfig) -> Result<Worker, Error> {
-    let part = Worker::part_of(comm.rank_info(), parts.len()).unwrap();
-    Worker::meet(comm.duplicate("parts").unwrap(), Arc::clone(&parts[part]), config)
+fn join(
+    comm: &mut dyn Communicator,
+    parts: &[Arc<Part>],
+    config: ColocatedWorkerConfig,
+) -> Result<ColocatedWorker, Error> {
+    let part = ColocatedWorker::part_of(comm.rank_info(), parts.len()).unwrap();
+    ColocatedWorker::meet(comm.duplicate("parts").unwrap(), Arc::clone(&parts[part]), config)
 }
 
 #[test]
@@ -26,7 +30,7 @@ fn ranks_that_hold_parts_have_the_whole_graph() {
         let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
         // With a word of their own, and one that rank 0 makes.
         for given in [Some(token()), None] {
-            let config = WorkerConfig { token: given, ..WorkerConfig::new("127.0.0.1") };
+            let config = ColocatedWorkerConfig { token: given, ..ColocatedWorkerConfig::new("127.0.0.1") };
             let owned = ranks.run(|mut comm| {
                 let worker = join(&mut *comm, &parts, config.clone())?;
                 let (rank, graph) = (comm.rank_info().rank, Arc::clone(worker.graph()));
@@ -35,10 +39,10 @@ fn ranks_that_hold_parts_have_the_whole_graph() {
                 let (seeds, key) = (Seeds::nodes(seeds), RngKey::new(rank as u64));
                 let whole = NeighborSampler::new(Arc::clone(&data.graph), fanouts);
                 let expected = whole.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap();
-                let sampler = RemoteSampler::new(Arc::clone(&graph), fanouts);
+                let sampler = DistNeighborSampler::new(Arc::clone(&graph), fanouts);
                 assert_eq!(sampler.sample_blocks(&seeds, key, &mut Scratch::default()).unwrap(), expected);
                 let ids = expected.blocks[0].srcs();
-                let features = RemoteFeatures::new(graph).unwrap();
+                let features = DistFeatureStore::new(graph).unwrap();
                 assert!(gathered(&features, ids) == gathered(&*data.features, ids));
                 let owner = worker.owner();
                 let owned: Vec<bool> = (0..N_NODES as u32).map(|node| owner(NodeId(node)) == rank).collect();
@@ -66,8 +70,8 @@ fn ranks_that_cannot_share_the_parts_are_told() {
     for (n_ranks, part) in [(3, 0), (2, 0)] {
         let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
         let outcome = ranks.run(|mut comm| {
-            let (meeting, config) = (comm.duplicate("parts")?, WorkerConfig::new("127.0.0.1"));
-            Ok(Worker::meet(meeting, Arc::clone(&parts[part]), config).map(drop)?)
+            let (meeting, config) = (comm.duplicate("parts")?, ColocatedWorkerConfig::new("127.0.0.1"));
+            Ok(ColocatedWorker::meet(meeting, Arc::clone(&parts[part]), config).map(drop)?)
         });
         let error = outcome.unwrap_err();
         let sources = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());

@@ -7,11 +7,11 @@ use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, PartitionBook};
 
-use crate::{ConnectConfig, Error, RemoteGraph, Result, Rules, ServeConfig, Server};
+use crate::{ConnectConfig, DistGraph, Error, Result, RuleRegistry, ServeConfig, Server};
 
-/// How the ranks of worker mode reach each other.
+/// The addresses and limits by which the ranks of worker mode reach each other.
 #[derive(Debug, Clone)]
-pub struct WorkerConfig {
+pub struct ColocatedWorkerConfig {
     /// Name or address of this machine, at which the others reach it; nothing is served at any other.
     pub host: String,
     /// What ranks want to hear of each other: rank 0's counts for all, and if it has none, it makes one.
@@ -19,15 +19,15 @@ pub struct WorkerConfig {
     /// Certificates, for both sides.
     pub tls: Option<Tls>,
     /// What edges may be picked by.
-    pub rules: Rules,
+    pub rules: RuleRegistry,
     /// Bytes of answers that may be under way: as [`ConnectConfig::in_flight_bytes`].
     pub in_flight_bytes: usize,
 }
 
-impl WorkerConfig {
+impl ColocatedWorkerConfig {
     /// A token of rank 0, no certificates, the built-in rules, 256 MiB under way.
     pub fn new(host: impl Into<String>) -> Self {
-        let (host, rules) = (host.into(), Rules::default());
+        let (host, rules) = (host.into(), RuleRegistry::default());
         Self { host, token: None, tls: None, rules, in_flight_bytes: 256 << 20 }
     }
 }
@@ -37,13 +37,13 @@ impl WorkerConfig {
 /// Where there are more ranks than parts, each part has as many ranks, those that follow each other: the ranks of a
 /// machine, of which the first one serves the part and the others map the same files.
 #[derive(Debug)]
-pub struct Worker {
-    graph: Arc<RemoteGraph>,
+pub struct ColocatedWorker {
+    graph: Arc<DistGraph>,
     server: Option<Server>,
     meeting: Box<dyn Communicator>,
 }
 
-impl Worker {
+impl ColocatedWorker {
     /// The part of a rank, among so many parts; `None` where the ranks cannot share them equally.
     pub fn part_of(rank_info: RankInfo, n_parts: usize) -> Option<usize> {
         let ranks_per_part = ranks_per_part(rank_info.world_size, n_parts)?;
@@ -54,9 +54,13 @@ impl Worker {
     /// `meeting` is a channel of its own, so that nothing of this waits for gradients.
     ///
     /// # Errors
-    /// [`Error::BadParts`] for another part than [`Worker::part_of`] says or parts that do not belong together, what
-    /// [`Server::start`] and [`RemoteGraph::connect`] say, and [`Error::Ranks`].
-    pub fn meet(mut meeting: Box<dyn Communicator>, part: Arc<Part>, config: WorkerConfig) -> Result<Self> {
+    /// [`Error::BadParts`] for another part than [`ColocatedWorker::part_of`] says or parts that do not belong
+    /// together, what [`Server::start`] and [`DistGraph::connect`] say, and [`Error::Ranks`].
+    pub fn meet(
+        mut meeting: Box<dyn Communicator>,
+        part: Arc<Part>,
+        config: ColocatedWorkerConfig,
+    ) -> Result<Self> {
         let rank_info = meeting.rank_info();
         let (n_parts, index) = (part.book.n_parts(), part.index);
         if Self::part_of(rank_info, n_parts) != Some(index) {
@@ -67,7 +71,7 @@ impl Worker {
             );
             return Err(Error::BadParts { reason });
         }
-        let WorkerConfig { host, token, tls, rules, in_flight_bytes } = config;
+        let ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes } = config;
         let token = agree(&mut *meeting, token)?;
         let part_of = |rank: usize| Self::part_of(RankInfo { rank, ..rank_info }, n_parts);
         let serves = |rank: usize| rank == 0 || part_of(rank - 1) != part_of(rank);
@@ -92,12 +96,12 @@ impl Worker {
             in_flight_bytes,
             ..ConnectConfig::new(servers, token)
         };
-        let graph = Arc::new(RemoteGraph::connect(connect)?);
+        let graph = Arc::new(DistGraph::connect(connect)?);
         Ok(Self { graph, server, meeting })
     }
 
     /// The whole graph.
-    pub fn graph(&self) -> &Arc<RemoteGraph> {
+    pub fn graph(&self) -> &Arc<DistGraph> {
         &self.graph
     }
 

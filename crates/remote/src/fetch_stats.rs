@@ -1,9 +1,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was asked for since the last time that somebody looked, by where it was.
+/// Counts of the nodes and rows that were fetched since the last look, by where they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traffic {
+pub struct FetchStats {
     /// Rows of features that lie here.
     pub own_rows: u64,
     /// Rows of other parts that are kept here, since they are asked for often.
@@ -22,7 +22,7 @@ pub struct Traffic {
     pub n_requests: u64,
 }
 
-impl Traffic {
+impl FetchStats {
     /// The share of other parts' rows that did not travel; `None` where there were none.
     pub fn hit_rate(&self) -> Option<f64> {
         let n_cached = self.hot_rows + self.kept_rows;
@@ -32,7 +32,7 @@ impl Traffic {
 }
 
 /// As a line of an epoch's report has it.
-impl fmt::Display for Traffic {
+impl fmt::Display for FetchStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { own_rows, hot_rows, kept_rows, remote_rows, remote_bytes, .. } = self;
         let n_cached = hot_rows + kept_rows;
@@ -60,9 +60,9 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// What was counted since the last time.
-    pub(crate) fn take(&self) -> Traffic {
+    pub(crate) fn take(&self) -> FetchStats {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
-        Traffic {
+        FetchStats {
             own_rows: take(&self.own_rows),
             hot_rows: take(&self.hot_rows),
             kept_rows: take(&self.kept_rows),

@@ -5,12 +5,13 @@ use kiln_sample::{Rule, SamplingRule};
 
 use crate::{Error, Result};
 
-/// The sampling rules that an owner of nodes knows by name. Servers and clients know the built-in ones (`uniform`,
-/// `uniform-with-loop`, `uniform-with-replacement`), and those that were registered on both sides under one name.
+/// A registry of the sampling rules that an owner of nodes knows by name. Servers and clients know the built-in ones
+/// (`uniform`, `uniform-with-loop`, `uniform-with-replacement`), and those that were registered on both sides under one
+/// name.
 #[derive(Clone)]
-pub struct Rules(BTreeMap<String, Rule>);
+pub struct RuleRegistry(BTreeMap<String, Rule>);
 
-impl Default for Rules {
+impl Default for RuleRegistry {
     /// The built-in rules.
     fn default() -> Self {
         let named = |rule: Rule| rule.name().map(str::to_owned).map(|name| (name, rule));
@@ -18,7 +19,7 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
+impl RuleRegistry {
     /// These rules and one of the user's. The rule must be identical on all sides; this is not checked.
     ///
     /// # Errors
@@ -40,7 +41,7 @@ impl Rules {
     pub(crate) fn get(&self, name: &str) -> Result<&Rule> {
         self.0.get(name).ok_or_else(|| Error::BadRule {
             reason: format!(
-                "no rule `{name}`, there are {}: register it with Rules::register",
+                "no rule `{name}`, there are {}: register it with RuleRegistry::register",
                 self.names().join(", ")
             ),
         })
@@ -51,8 +52,8 @@ impl Rules {
     }
 }
 
-impl fmt::Debug for Rules {
+impl fmt::Debug for RuleRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rules").field(&self.names()).finish()
+        f.debug_tuple("RuleRegistry").field(&self.names()).finish()
     }
 }

@@ -6,18 +6,18 @@ use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
 use crate::edges::Edges;
 use crate::proto::Opened;
-use crate::{Error, Result, Rules};
+use crate::{Error, Result, RuleRegistry};
 
-/// A part that lies here, and what it answers: to its own process and, through a server, to others.
+/// A local part and its answers: to its own process and, through a server, to others.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct LocalPart {
     pub(crate) part: Arc<Part>,
     pub(crate) edges: Edges,
-    pub(crate) rules: Rules,
+    pub(crate) rules: RuleRegistry,
 }
 
-impl Held {
-    pub(crate) fn new(part: Arc<Part>, rules: Rules) -> Self {
+impl LocalPart {
+    pub(crate) fn new(part: Arc<Part>, rules: RuleRegistry) -> Self {
         let edges = Edges {
             graph: Arc::clone(&part.graph),
             nodes: part.old_ids.clone(),
