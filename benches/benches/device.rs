@@ -14,7 +14,7 @@ use kiln_benches::{Endless, Input, Result, Stage, Work, inputs, train};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::device;
-use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, load_on};
+use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, run_on_load_stream};
 use kiln_sample::Scratch;
 use kiln_train::DeviceNodeBatcher;
 
@@ -121,7 +121,8 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |number: usize| {
         let batch = &batches[number % batches.len()];
-        let sampled = load_on(device, || sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch));
+        let sampled =
+            run_on_load_stream(device, || sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch));
         sampled.expect("the device should not fail").expect("the seeds should be nodes of the graph")
     };
     let sampled: Vec<_> = (0..batches.len()).map(&mut sample).collect();
@@ -142,7 +143,8 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
         bencher.iter(|| {
             number += 1;
             let nodes = &sampled[number % sampled.len()].input_nodes;
-            let rows = load_on(device, || features.gather(nodes)).expect("the device should not fail");
+            let rows =
+                run_on_load_stream(device, || features.gather(nodes)).expect("the device should not fail");
             black_box(rows.expect("every node should have features"));
         });
     })

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use clap::{Args, ValueEnum};
 use kiln_data::Dataset;
 use kiln_graph::Csc;
-use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, HitRate};
+use kiln_kernels::{CacheStats, DeviceFeatures, DeviceGraph, DeviceSampler};
 use kiln_loader::{ItemSampler, Phase};
 use kiln_sample::{FrontierSampler, count_node_accesses};
 
@@ -35,7 +35,7 @@ impl GraphMode {
         Ok(match self {
             Self::Cpu => None,
             Self::Device => Some(DeviceGraph::new(graph, device)?),
-            Self::ZeroCopy => Some(DeviceGraph::staged(graph, device)?),
+            Self::ZeroCopy => Some(DeviceGraph::host_staged(graph, device)?),
         })
     }
 
@@ -156,9 +156,9 @@ impl Placement {
     /// Says how often the devices had what was asked for.
     pub fn say_hits(&self) {
         if let Self::Devices(on_devices) = self {
-            let hits = on_devices.values().map(|on_device| on_device.features.hit_rate());
-            let hits = hits.fold(HitRate::default(), HitRate::and);
-            say(format_args!("feature hits    {:.1} % of {} rows", 100.0 * hits.share(), hits.n_rows));
+            let hits = on_devices.values().map(|on_device| on_device.features.cache_stats());
+            let hits = hits.fold(CacheStats::default(), CacheStats::and);
+            say(format_args!("feature hits    {:.1} % of {} rows", 100.0 * hits.hit_rate(), hits.n_rows));
         }
     }
 }

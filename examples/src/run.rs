@@ -100,7 +100,7 @@ impl RunArgs {
         match self.ranks {
             RankCount::Exactly(n_ranks) => n_ranks,
             RankCount::Auto if launch().is_some() => 1,
-            RankCount::Auto if self.device.len() == 1 && kiln_kernels::is_processor(&self.device_of(0)) => {
+            RankCount::Auto if self.device.len() == 1 && kiln_kernels::is_cpu(&self.device_of(0)) => {
                 (ThreadRanks::of(1).threads_per_rank / self.threads_per_rank.unwrap_or(1)).max(1)
             }
             RankCount::Auto => self.device.len(),

@@ -274,7 +274,8 @@ fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     let whole = NeighborSampler::with_config(whole.graph, config.clone()).unwrap();
     let seeds = Seeds::nodes((0..90).map(|seed| NodeId(seed * 5)).collect());
     let expected = whole.sample_blocks(&seeds, RngKey::new(8), &mut Scratch::default()).unwrap();
-    for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::staged(by_node, &device)] {
+    for on_device in [DeviceGraph::new(by_node.clone(), &device), DeviceGraph::host_staged(by_node, &device)]
+    {
         let own = DeviceSampler::with_config(on_device.unwrap(), config.clone()).unwrap();
         let sampler = DistNeighborSampler::with_config(graph.clone(), config.clone()).unwrap();
         let sampler = sampler.with_local_sampler(own).unwrap();

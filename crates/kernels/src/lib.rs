@@ -8,7 +8,7 @@
 //! use burn::tensor::{Device, Tensor};
 //! use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 //! use kiln_kernels::ops::{self, Reduction};
-//! use kiln_kernels::{DeviceBlock, read_f32};
+//! use kiln_kernels::{DeviceBlock, to_vec_f32};
 //! // 7 -> 2 and 9 -> 2, for the one destination 2.
 //! let block = Block::new(BlockParts {
 //!     srcs: vec![NodeId(2), NodeId(7), NodeId(9)],
@@ -20,7 +20,7 @@
 //! let device = Device::flex();
 //! let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);
 //! let mean = ops::aggregate(&DeviceBlock::upload(&block, &device), x, Reduction::Mean);
-//! assert_eq!(read_f32(mean), [3.0]);
+//! assert_eq!(to_vec_f32(mean), [3.0]);
 //! ```
 
 mod counts;
@@ -35,11 +35,11 @@ pub mod testing;
 #[cfg(feature = "nccl")]
 pub use cube::nccl::NcclSum;
 pub use device::block::DeviceBlock;
-pub use device::devices::{Devices, NamedDevice, finish, is_processor, load_on, open_device};
+pub use device::devices::{Devices, NamedDevice, is_cpu, open_device, run_on_load_stream, wait};
 pub use device::error::{DeviceError, UploadError};
-pub use device::features::{DeviceFeatures, HitRate};
+pub use device::features::{CacheStats, DeviceFeatures};
 pub use device::graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
-pub use device::read::read_f32;
+pub use device::read::to_vec_f32;
 pub use sampling::graph::DeviceGraph;
 pub use sampling::sampler::{DeviceSampledBlocks, DeviceSampler};
 

@@ -14,7 +14,7 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 use crate::counts;
 use crate::device::block::{Adjacency, DeviceBlock};
 use crate::device::devices::open_device;
-use crate::device::read::{read_f32, read_i64};
+use crate::device::read::{read_i64, to_vec_f32};
 
 pub mod reference;
 
@@ -94,7 +94,7 @@ pub fn ramp<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
 /// When they are not f32: a test should see that an op changed the element type.
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     assert_eq!(tensor.dtype(), DType::F32, "the tensor's element type");
-    read_f32(tensor)
+    to_vec_f32(tensor)
 }
 
 /// A copy of a tensor on the CPU, where expected values are computed: Burn's matrix products round f32 to TF32 on CUDA, and
@@ -172,7 +172,7 @@ pub fn read_block(block: &DeviceBlock) -> Block {
         indptr: read(indptr).map(|start| start as u32).collect(),
         indices: read(indices).map(|local| LocalId(local as u32)).collect(),
         edge_ids: read_i64(block.edge_ids().clone()).into_iter().map(|edge| EdgeId(edge as u64)).collect(),
-        weights: block.weights().cloned().map(read_f32),
+        weights: block.weights().cloned().map(to_vec_f32),
     })
 }
 

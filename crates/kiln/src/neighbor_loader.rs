@@ -184,7 +184,7 @@ impl NeighborLoader {
     /// Copies to a device what it samples and gathers from.
     fn bring(&self, device: &Device) -> Result<OnDevice> {
         let graph = match self.graph_mode {
-            GraphMode::ZeroCopy => DeviceGraph::staged(self.graph.clone(), device)?,
+            GraphMode::ZeroCopy => DeviceGraph::host_staged(self.graph.clone(), device)?,
             GraphMode::Host | GraphMode::Device => DeviceGraph::new(self.graph.clone(), device)?,
         };
         let sampler = Arc::new(DeviceSampler::with_config(graph, self.sampling.clone())?);

@@ -68,7 +68,7 @@ impl<M: RowModel> GinConv<M> {
         let reduce = Reduction::from(self.aggregate);
         let rows = match (&self.epsilon, self.configured) {
             (Some(epsilon), _) => {
-                let own = ops::dst_rows(block, x.clone()) * (epsilon.val() + 1.0).unsqueeze();
+                let own = ops::take_dst(block, x.clone()) * (epsilon.val() + 1.0).unsqueeze();
                 ops::aggregate(block, x, reduce) + own
             }
             (None, Epsilon::Fixed(epsilon) | Epsilon::Learnable(epsilon)) => {

@@ -77,7 +77,7 @@ impl SageConv {
             let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
             return ops::linear(bias, ops::aggregate(block, x, beside), Tensor::cat(vec![own, neigh], 0));
         }
-        let out = ops::linear(bias, ops::dst_rows(block, x.clone()), own);
+        let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
         if commutes {
             out + ops::aggregate(block, product(x, neigh), reduce)
         } else {

@@ -51,10 +51,10 @@ impl BlockOps for Flex {
         aggregate::aggregate(&block, x, &weights, form)
     }
 
-    fn dst_rows(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn take_dst(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         // On Flex a slice of the first rows is a view of the same memory.
         count_direct();
-        reference::dst_rows(&block, x)
+        reference::take_dst(&block, x)
     }
 
     fn expand(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -177,8 +177,8 @@ impl BlockAdjoints for Flex {
         })
     }
 
-    fn dst_rows_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        direct_or_reference!(grad, reference::dst_rows_adjoint(block, grad), {
+    fn take_dst_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::take_dst_adjoint(block, grad), {
             let grad = contiguous(grad);
             let given = rows(&grad);
             let own = |row, columns| (row < block.n_dst).then(|| given.row(row, &columns));

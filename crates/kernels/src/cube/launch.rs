@@ -258,7 +258,7 @@ pub(super) fn upload_pieces(
         let place = bytes_of(&tensor.handle, n_done, n_piece);
         like.client.write(&place, piece);
         // Waits for the copy: pieces that have not been sent would pile up.
-        finish(&tensor)?;
+        wait(&tensor)?;
         n_done = end;
     }
     assert_eq!(n_done, n_bytes, "{what}: bytes of all pieces");
@@ -269,7 +269,7 @@ pub(super) fn upload_pieces(
 ///
 /// # Errors
 /// [`DeviceError::Failed`] where it could not, for want of memory say.
-pub(crate) fn finish(tensor: &CubeTensor) -> Result<(), DeviceError> {
+pub(crate) fn wait(tensor: &CubeTensor) -> Result<(), DeviceError> {
     let waited = cubecl::future::block_on(tensor.client.sync_buffers([&tensor.handle]));
     waited.map_err(|error| DeviceError::Failed { reason: error.to_string() })
 }

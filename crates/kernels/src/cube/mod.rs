@@ -63,10 +63,10 @@ impl BlockOps for CubeBackend {
         aggregate::aggregate(&block, x, &weights, form)
     }
 
-    fn dst_rows(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn take_dst(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         // Burn's own slice: a view where the memory's alignment allows it.
         count_direct();
-        reference::dst_rows(&block, x)
+        reference::take_dst(&block, x)
     }
 
     fn expand(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
@@ -171,8 +171,8 @@ impl BlockAdjoints for CubeBackend {
         reference::row_sum::<Self>(grad)
     }
 
-    fn dst_rows_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn take_dst_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         count_direct();
-        reference::dst_rows_adjoint(block, grad)
+        reference::take_dst_adjoint(block, grad)
     }
 }

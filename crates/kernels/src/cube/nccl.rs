@@ -75,7 +75,7 @@ impl NcclSum {
         let array = tensor.try_into_primitive::<CubeBackend>().map_err(other_device)?;
         let array = into_contiguous(array);
         let (n_values, dtype) = (array.meta.shape()[0], array.dtype);
-        launch::finish(&array)?;
+        launch::wait(&array)?;
         type Server = <CudaRuntime as Runtime>::Server;
         let memory = array.client.get_resource::<Server>(array.handle.clone()).map_err(other_device)?;
         let n_bytes = memory.resource().size as usize;

@@ -97,8 +97,9 @@ pub fn open_device(name: &str) -> Result<Device, DeviceError> {
     }
 }
 
-/// Whether a device is the processor, by Burn's own backend for it: then nothing has to be brought there or waited for.
-pub fn is_processor(device: &Device) -> bool {
+/// Returns whether a device is the processor, by Burn's own backend for it: then nothing has to be brought there or
+/// waited for.
+pub fn is_cpu(device: &Device) -> bool {
     device.clone().inner() == Device::flex()
 }
 
@@ -108,8 +109,8 @@ pub fn is_processor(device: &Device) -> bool {
 ///
 /// # Errors
 /// [`DeviceError::Failed`] where the device itself failed; what it could not write for want of memory says so where it is
-/// read, or to [`finish`].
-pub fn load_on<R>(device: &Device, load: impl FnOnce() -> R) -> Result<R, DeviceError> {
+/// read, or to [`wait`].
+pub fn run_on_load_stream<R>(device: &Device, load: impl FnOnce() -> R) -> Result<R, DeviceError> {
     in_loading_queue(|| {
         let loaded = load();
         let waited = device.sync();
@@ -121,10 +122,10 @@ pub fn load_on<R>(device: &Device, load: impl FnOnce() -> R) -> Result<R, Device
 ///
 /// # Errors
 /// [`DeviceError::Failed`].
-pub fn finish(tensor: &Tensor<2>) -> Result<(), DeviceError> {
+pub fn wait(tensor: &Tensor<2>) -> Result<(), DeviceError> {
     #[cfg(feature = "cube")]
     if let Ok(array) = tensor.clone().try_into_primitive::<burn_cubecl::CubeBackend>() {
-        crate::cube::launch::finish(&array)?;
+        crate::cube::launch::wait(&array)?;
     }
     let _ = tensor;
     Ok(())
@@ -242,7 +243,8 @@ mod queue_tests {
 
     #[test]
     fn all_threads_load_in_one_queue_which_is_not_the_steps() {
-        let queue = || load_on(&Device::flex(), StreamId::current).expect("the processor does not fail");
+        let queue =
+            || run_on_load_stream(&Device::flex(), StreamId::current).expect("the processor does not fail");
         let here = queue();
         assert_ne!(here, StreamId::current());
         let there = std::thread::spawn(move || (queue(), StreamId::current())).join();
@@ -254,7 +256,9 @@ mod queue_tests {
     #[test]
     fn hops_within_a_load_are_in_its_queue() {
         let before = StreamId::current();
-        let queues = load_on(&Device::flex(), || (StreamId::current(), in_loading_queue(StreamId::current)));
+        let queues = run_on_load_stream(&Device::flex(), || {
+            (StreamId::current(), in_loading_queue(StreamId::current))
+        });
         let (outer, inner) = queues.expect("the processor does not fail");
         assert_eq!(outer, inner);
         assert_eq!(in_loading_queue(StreamId::current), outer);

@@ -10,7 +10,7 @@ use crate::cube::features::{FeatureRows, row_bytes as bytes_of_row};
 #[cfg(feature = "cube")]
 use crate::cube::launch::anchor;
 #[cfg(feature = "cube")]
-use crate::device::devices::load_on;
+use crate::device::devices::run_on_load_stream;
 use crate::device::error::UploadError;
 use crate::device::read::read_i64;
 
@@ -36,18 +36,18 @@ enum Place {
     Cube(Box<FeatureRows>),
 }
 
-/// How many rows were gathered so far, and how many of them the device had.
+/// Counts of the rows that were gathered so far, and of those that the device had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HitRate {
+pub struct CacheStats {
     /// Rows that were asked for.
     pub n_rows: u64,
     /// Rows that were on the device.
     pub n_hits: u64,
 }
 
-impl HitRate {
+impl CacheStats {
     /// The share of rows that were on the device; 1 where none were asked for.
-    pub fn share(self) -> f64 {
+    pub fn hit_rate(self) -> f64 {
         if self.n_rows == 0 { 1.0 } else { self.n_hits as f64 / self.n_rows as f64 }
     }
 
@@ -134,9 +134,12 @@ impl DeviceFeatures {
         Ok(rows)
     }
 
-    /// How many rows the device had of those that were gathered so far.
-    pub fn hit_rate(&self) -> HitRate {
-        HitRate { n_rows: self.n_rows.load(Ordering::Relaxed), n_hits: self.n_hits.load(Ordering::Relaxed) }
+    /// The counts of rows that were gathered so far, and of those that the device had.
+    pub fn cache_stats(&self) -> CacheStats {
+        CacheStats {
+            n_rows: self.n_rows.load(Ordering::Relaxed),
+            n_hits: self.n_hits.load(Ordering::Relaxed),
+        }
     }
 
     fn gather_on_host(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
@@ -167,7 +170,7 @@ impl Place {
     #[cfg(feature = "cube")]
     fn all(source: &Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(Box::new(load_on(device, || FeatureRows::all(&anchor, &**source))??)))
+        Ok(Self::Cube(Box::new(run_on_load_stream(device, || FeatureRows::all(&anchor, &**source))??)))
     }
 
     #[cfg(feature = "cube")]
@@ -177,7 +180,9 @@ impl Place {
         device: &Device,
     ) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(Box::new(load_on(device, || FeatureRows::some(&anchor, &**source, &nodes()))??)))
+        Ok(Self::Cube(Box::new(run_on_load_stream(device, || {
+            FeatureRows::some(&anchor, &**source, &nodes())
+        })??)))
     }
 }
 

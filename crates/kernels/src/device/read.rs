@@ -1,7 +1,7 @@
 use burn::tensor::{DType, Device, Int, Tensor};
 
 use crate::counts::count_read;
-use crate::device::devices::is_processor;
+use crate::device::devices::is_cpu;
 
 /// Reads a float tensor back to the host, row by row, as f32.
 ///
@@ -11,7 +11,7 @@ use crate::device::devices::is_processor;
 /// # Panics
 /// When the device fails: kernels' failures surface here.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-pub fn read_f32<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+pub fn to_vec_f32<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     note_read(&tensor.device(), tensor.shape().num_elements() * tensor.dtype().size());
     tensor.into_data().convert_dtype(DType::F32).try_to_vec().expect("data of type f32 should read as f32")
 }
@@ -28,7 +28,7 @@ pub(crate) fn read_i64(tensor: Tensor<1, Int>) -> Vec<i64> {
 
 /// The processor's tensors are on the host already.
 fn note_read(device: &Device, n_bytes: usize) {
-    if !is_processor(device) {
+    if !is_cpu(device) {
         count_read(n_bytes as u64);
     }
 }

@@ -8,7 +8,7 @@ use burn::backend::{Backend, ExtensionType, TensorMetadata, get_or_init_device_s
 use burn::tensor::{IndexingUpdateOp, Shape, Slice, Tensor};
 
 use crate::device::block::Adjacency;
-use crate::ops::reference::{INDEX, bounds, degrees, dst_rows, dst_rows_adjoint, edge_dsts, zero_rows};
+use crate::ops::reference::{INDEX, bounds, degrees, edge_dsts, take_dst, take_dst_adjoint, zero_rows};
 
 /// How the rows of a destination's sources, its own row and the weights of its edges become one row.
 ///
@@ -188,9 +188,9 @@ pub(crate) fn with_own<B: Backend>(
 ) -> FloatTensor<B> {
     match own {
         OwnRow::Excluded => aggregate,
-        OwnRow::Concatenated => B::float_cat(vec![dst_rows(block, x), aggregate], 1),
+        OwnRow::Concatenated => B::float_cat(vec![take_dst(block, x), aggregate], 1),
         OwnRow::Scaled(factor) => {
-            B::float_add(B::float_mul_scalar(dst_rows(block, x), factor.into()), aggregate)
+            B::float_add(B::float_mul_scalar(take_dst(block, x), factor.into()), aggregate)
         }
     }
 }
@@ -210,7 +210,7 @@ pub(crate) fn with_own_grad<B: Backend>(
         }
         OwnRow::Scaled(factor) => B::float_mul_scalar(grad, factor.into()),
     };
-    B::float_add(dst_rows_adjoint(block, of_own), of_sources)
+    B::float_add(take_dst_adjoint(block, of_own), of_sources)
 }
 
 /// `[n_dst, d]`: the gradient of the sums or maxima from that of the result. For a mean, each row is divided by its

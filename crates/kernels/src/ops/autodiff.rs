@@ -39,9 +39,9 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         }
     }
 
-    fn dst_rows(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn take_dst(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         let ops =
-            Linear::new(|block, x| B::dst_rows(block, x), |block, grad| B::dst_rows_adjoint(&block, grad));
+            Linear::new(|block, x| B::take_dst(block, x), |block, grad| B::take_dst_adjoint(&block, grad));
         ops.apply::<C>(inner(block), x)
     }
 

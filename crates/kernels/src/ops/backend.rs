@@ -26,9 +26,9 @@ pub(crate) trait BlockOps: Backend {
         aggregation::aggregate(&block, x, &weights, form)
     }
 
-    fn dst_rows(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn take_dst(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
-        reference::dst_rows(&block, x)
+        reference::take_dst(&block, x)
     }
 
     /// `[n_dst, d] -> [n_src, d]`: the adjoint of the sum.
@@ -108,9 +108,9 @@ pub(crate) trait BlockAdjoints: Backend {
     }
 
     /// `[n_dst, d] -> [n_src, d]`: zeros below.
-    fn dst_rows_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn take_dst_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
-        reference::dst_rows_adjoint(block, grad)
+        reference::take_dst_adjoint(block, grad)
     }
 
     /// `[n, d] -> [n, d]`: each value is multiplied by the scale where the output is not zero.

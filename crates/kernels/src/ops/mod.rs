@@ -47,7 +47,7 @@ pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduction};
 /// use burn::tensor::{Device, Tensor};
 /// use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 /// use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
-/// use kiln_kernels::{DeviceBlock, read_f32};
+/// use kiln_kernels::{DeviceBlock, to_vec_f32};
 /// // 7 -> 2 and 9 -> 2, for the one destination 2.
 /// let block = Block::new(BlockParts {
 ///     srcs: vec![NodeId(2), NodeId(7), NodeId(9)],
@@ -60,12 +60,12 @@ pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduction};
 /// let block = DeviceBlock::upload(&block, &device);
 /// let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);
 /// let mean = ops::aggregate(&block, x.clone(), Reduction::Mean);
-/// assert_eq!(read_f32(mean), [3.0]);
-/// let own_beside_mean = Aggregation { own: OwnRow::Concatenated, ..Reduction::Mean.into() };
-/// assert_eq!(read_f32(ops::aggregate(&block, x.clone(), own_beside_mean)), [1.0, 3.0]);
+/// assert_eq!(to_vec_f32(mean), [3.0]);
+/// let concat_self_mean = Aggregation { own: OwnRow::Concatenated, ..Reduction::Mean.into() };
+/// assert_eq!(to_vec_f32(ops::aggregate(&block, x.clone(), concat_self_mean)), [1.0, 3.0]);
 /// let weights = Tensor::from_data([0.5, 0.25], &device);
 /// let weighted_sum = Aggregation { weights: Some(weights), ..Reduction::Sum.into() };
-/// assert_eq!(read_f32(ops::aggregate(&block, x, weighted_sum)), [2.0]);
+/// assert_eq!(to_vec_f32(ops::aggregate(&block, x, weighted_sum)), [2.0]);
 /// ```
 ///
 /// # Shapes
@@ -107,7 +107,7 @@ pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction
 ///
 /// # Panics
 /// When `x` has another number of rows than there are segments.
-pub fn expand_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
+pub fn broadcast_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     let ([n_rows, _], n_segments) = (x.dims(), segments.n_segments());
     assert_eq!(n_rows, n_segments, "{n_rows} rows for {n_segments} segments");
     Tensor::from_dispatch(<Dispatch as BlockOps>::expand(segments.adjacency(), x.into_dispatch()))
@@ -127,8 +127,8 @@ pub fn expand_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
 pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     // What is taken away does not change the result, so that no gradient flows through it.
     let largest = segment_reduce(segments, x.clone().detach(), Reduction::Max);
-    let powers = (x - expand_segments(segments, largest)).exp();
-    let sums = expand_segments(segments, segment_reduce(segments, powers.clone(), Reduction::Sum));
+    let powers = (x - broadcast_segments(segments, largest)).exp();
+    let sums = broadcast_segments(segments, segment_reduce(segments, powers.clone(), Reduction::Sum));
     powers / sums
 }
 
@@ -153,9 +153,9 @@ pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
 ///
 /// # Panics
 /// When `x` has another number of rows than the block has sources.
-pub fn dst_rows(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+pub fn take_dst(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     check_rows(block, &x);
-    Tensor::from_dispatch(<Dispatch as BlockOps>::dst_rows(block.adjacency(), x.into_dispatch()))
+    Tensor::from_dispatch(<Dispatch as BlockOps>::take_dst(block.adjacency(), x.into_dispatch()))
 }
 
 /// Inverted dropout: each value becomes 0 with probability `p`, and is divided by `1 - p` otherwise.

@@ -84,7 +84,7 @@ pub(crate) fn adam_parameters<B: Backend>(
     B::float_sub(kept, B::float_mul_scalar(moves, step.rate().into()))
 }
 
-pub(crate) fn dst_rows<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {
+pub(crate) fn take_dst<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {
     B::float_slice(x, &[Slice::from(0..block.n_dst)])
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn dropout<B: Backend>(
     B::float_mul(x, mask)
 }
 
-pub(crate) fn dst_rows_adjoint<B: Backend>(block: &Adjacency<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
+pub(crate) fn take_dst_adjoint<B: Backend>(block: &Adjacency<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
     let zeros = zero_rows::<B>(block.n_src, &grad);
     B::float_slice_assign(zeros, &[Slice::from(0..block.n_dst)], grad)
 }

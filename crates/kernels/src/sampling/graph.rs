@@ -10,14 +10,15 @@ use crate::cube::graph::Graph;
 #[cfg(feature = "cube")]
 use crate::cube::launch::anchor;
 #[cfg(feature = "cube")]
-use crate::device::devices::load_on;
+use crate::device::devices::run_on_load_stream;
 use crate::device::error::UploadError;
 
 /// A graph's topology where a device reads it, for a [`DeviceSampler`](crate::DeviceSampler).
 ///
 /// On a GPU, and on CubeCL's CPU runtime, its arrays are copied: 8 bytes a node, 4 bytes an edge and 4 more for its
-/// weight; or they stay with the host, and of each hop the lists that it needs are copied ([`DeviceGraph::staged`]). On
-/// the processor they are shared and may be mapped. A clone shares the device's memory.
+/// weight; or they stay with the host, and of each hop the lists that it needs are copied
+/// ([`DeviceGraph::host_staged`]). On the processor they are shared and may be mapped. A clone shares the device's
+/// memory.
 #[derive(Debug, Clone)]
 pub struct DeviceGraph {
     pub(crate) place: Place,
@@ -59,7 +60,7 @@ impl DeviceGraph {
     /// # Errors
     /// [`UploadError::NoWideIntegers`]; what a hop meets later comes as a sampler's error, [`UploadError::HopTooLarge`]
     /// as [`kiln_sample::Error::Elsewhere`].
-    pub fn staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
+    pub fn host_staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         Self::at(graph, device, Place::staged)
     }
 
@@ -111,7 +112,7 @@ impl Place {
     fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = sampling_anchor(device)? else { return Ok(Self::Host(graph)) };
         graph.validate()?;
-        Ok(Self::Cube(Arc::new(load_on(device, || Graph::new(&anchor, &graph))??)))
+        Ok(Self::Cube(Arc::new(run_on_load_stream(device, || Graph::new(&anchor, &graph))??)))
     }
 
     fn staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {

@@ -27,7 +27,7 @@ use crate::sampling::staged::{Staged, StagedError, check_fanout};
 ///
 /// Of a graph in the device's memory nothing comes back to the host, which waits for the device once a hop, for the
 /// numbers of edges and of sources; twice where a hop might have more than 4 million edges. Of one that is staged
-/// ([`DeviceGraph::staged`]), and where hops are asked for one by one ([`FrontierSampler`]), the picks come back.
+/// ([`DeviceGraph::host_staged`]), and where hops are asked for one by one ([`FrontierSampler`]), the picks come back.
 ///
 /// A node's neighbours are drawn one after the other by one unit of the device: fanouts are meant to be some dozens. Of
 /// more than 1,024 an error says so; all neighbours are taken at any number.
@@ -152,7 +152,8 @@ impl DeviceSampler {
 /// Hops whose edges come back to the host, which makes blocks of them, for example of a partitioned graph.
 ///
 /// The host waits for the device once more than for a block that stays there, and where lists are staged for each of the
-/// arrays that are copied. That is done in the queue of [`load_on`](crate::load_on), whatever thread asks.
+/// arrays that are copied. That is done in the queue of [`run_on_load_stream`](crate::run_on_load_stream), whatever
+/// thread asks.
 impl FrontierSampler for DeviceSampler {
     fn fanouts(&self) -> &[Fanout] {
         &self.config.fanouts

@@ -26,9 +26,9 @@ pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction
     Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&edges, x, &Weights::Ones, form))
 }
 
-/// The reference of [`crate::ops::dst_rows`].
-pub fn dst_rows(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    Tensor::from_dispatch(reference::dst_rows::<Dispatch>(&block.adjacency(), x.into_dispatch()))
+/// The reference of [`crate::ops::take_dst`].
+pub fn take_dst(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(reference::take_dst::<Dispatch>(&block.adjacency(), x.into_dispatch()))
 }
 
 /// The reference of [`crate::ops::linear`].

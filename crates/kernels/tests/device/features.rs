@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_kernels::testing::{Reads, device, reads_of, values};
-use kiln_kernels::{DeviceFeatures, HitRate, UploadError, is_processor};
+use kiln_kernels::{CacheStats, DeviceFeatures, UploadError, is_cpu};
 
 const N_ROWS: usize = 500;
 
@@ -58,7 +58,7 @@ fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
             }
             let features = DeviceFeatures::new(source.clone(), &device).unwrap();
             assert_eq!(values(features.gather(&upload(&ids, &device)).unwrap()), expected(&*source, &ids));
-            assert_eq!(features.hit_rate(), HitRate { n_rows: 300, n_hits: 300 });
+            assert_eq!(features.cache_stats(), CacheStats { n_rows: 300, n_hits: 300 });
         }
     }
 }
@@ -67,18 +67,18 @@ fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
 fn the_hottest_rows_are_on_the_device_and_hits_are_counted() {
     let device = device();
     // The processor has all rows where they are.
-    let is_host = is_processor(&device);
+    let is_host = is_cpu(&device);
     let [source, ..] = sources(8);
     // Rows 3, 103, 203, ... are the hottest five.
     let hotness: Vec<u32> = (0..N_ROWS).map(|row| u32::from(row % 100 == 3)).collect();
     let n_bytes = 4 * N_ROWS as u64 + 5 * 32;
     let features = DeviceFeatures::hottest(source.clone(), &hotness, n_bytes, &device).unwrap();
-    assert_eq!(features.hit_rate().share(), 1.0);
+    assert_eq!(features.cache_stats().hit_rate(), 1.0);
     let ids = [3, 4, 103, 203, 303, 403, 9, 10];
     let mut got = None;
     let reads = reads_of(|| got = Some(features.gather(&upload(&ids, &device)).unwrap()));
     assert_eq!(values(got.unwrap()), expected(&*source, &ids));
-    assert_eq!(features.hit_rate(), HitRate { n_rows: 8, n_hits: if is_host { 8 } else { 5 } });
+    assert_eq!(features.cache_stats(), CacheStats { n_rows: 8, n_hits: if is_host { 8 } else { 5 } });
     assert_eq!(reads.n_reads, u64::from(!is_host), "one wait for the missing ids");
     let all = DeviceFeatures::new(source, &device).unwrap();
     let reads = reads_of(|| drop(all.gather(&upload(&ids, &device)).unwrap()));

@@ -43,7 +43,7 @@ fn the_gradient_of_a_maximum_is_right() {
 
 #[test]
 fn the_gradient_of_destination_rows_is_right() {
-    check(2, ops::dst_rows);
+    check(2, ops::take_dst);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{check_close, device, ramp, supports, values};
-use kiln_kernels::{DeviceBlock, is_processor};
+use kiln_kernels::{DeviceBlock, is_cpu};
 use kiln_sample::RngKey;
 
 use crate::common::{block, six_nodes, weighted_sum, with_hub};
@@ -24,7 +24,7 @@ const OPS: [(&str, Op); 7] = [
     ("own plus sum", |block, x| {
         ops::aggregate(block, x, Aggregation { own: OwnRow::Scaled(0.5), ..Reduction::Sum.into() })
     }),
-    ("destination rows", ops::dst_rows),
+    ("destination rows", ops::take_dst),
 ];
 
 /// The gradient of a sum of all results, each times a small whole number, which any of the types has.
@@ -51,7 +51,7 @@ fn gradients_are_added_up_in_f32() {
             let x = ramp([1600, 5], &device).cast(dtype);
             let got = gradient(op, &block, x.clone());
             assert_eq!(got.dtype(), dtype, "{name}");
-            if is_processor(&device) {
+            if is_cpu(&device) {
                 continue; // Runs the reference, which adds up in half precision.
             }
             let expected = values(gradient(op, &block, x.cast(DType::F32)));
@@ -85,7 +85,7 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
     };
     for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
         let got = run(dtype, dtype);
-        if is_processor(&device) {
+        if is_cpu(&device) {
             continue; // Runs the reference, which computes in half precision.
         }
         for (got, expected) in got.iter().zip(&run(DType::F32, dtype)) {
@@ -108,7 +108,7 @@ fn half_precision_is_added_up_in_f32() {
                 println!("{name} in {dtype:?}, width {width}");
                 let result = op(&block, x.clone().cast(dtype));
                 assert_eq!(result.dtype(), dtype, "{name}");
-                if is_processor(&device) {
+                if is_cpu(&device) {
                     continue; // Runs the reference, which adds up in half precision.
                 }
                 check_close(&values(result.cast(DType::F32)), &values(op(&block, x.clone())), tolerance);

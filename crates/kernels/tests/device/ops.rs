@@ -19,10 +19,10 @@ const OPS: [(&str, Op, Op); 8] = [
     ("mean", mean, |block, x| reference::aggregate(block, x, Reduction::Mean)),
     ("max", max, |block, x| reference::aggregate(block, x, Reduction::Max)),
     ("weighted sum", own_weighted_sum, reference_weighted_sum),
-    ("destination rows", ops::dst_rows, reference::dst_rows),
-    ("own beside mean", own_beside_mean, |block, x| reference::aggregate(block, x, beside(Reduction::Mean))),
-    ("own beside sum", own_beside_sum, |block, x| reference::aggregate(block, x, beside(Reduction::Sum))),
-    ("own plus sum", own_plus_sum, |block, x| reference::aggregate(block, x, plus_sum())),
+    ("destination rows", ops::take_dst, reference::take_dst),
+    ("own beside mean", concat_self_mean, |block, x| reference::aggregate(block, x, beside(Reduction::Mean))),
+    ("own beside sum", concat_self_sum, |block, x| reference::aggregate(block, x, beside(Reduction::Sum))),
+    ("own plus sum", scaled_self_plus_sum, |block, x| reference::aggregate(block, x, plus_sum())),
 ];
 
 fn sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
@@ -37,15 +37,15 @@ fn max(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     ops::aggregate(block, x, Reduction::Max)
 }
 
-fn own_beside_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+fn concat_self_mean(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     ops::aggregate(block, x, beside(Reduction::Mean))
 }
 
-fn own_beside_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+fn concat_self_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     ops::aggregate(block, x, beside(Reduction::Sum))
 }
 
-fn own_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+fn scaled_self_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     ops::aggregate(block, x, plus_sum())
 }
 
@@ -119,7 +119,7 @@ fn the_six_nodes_have_these_means() {
 #[test]
 fn the_six_nodes_have_these_own_rows_and_sums() {
     let expected = [[1.5, -1.5], [4.0, -4.0], [22.0, -4.5], [60.0, 0.0], [56.0, 14.5]];
-    check_exact(own_plus_sum, &expected);
+    check_exact(scaled_self_plus_sum, &expected);
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn the_six_nodes_have_these_own_rows_beside_means_and_sums() {
     let own = [[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0]];
     let means = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
     let sums = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
-    check_beside(own_beside_mean, &own, &means);
-    check_beside(own_beside_sum, &own, &sums);
+    check_beside(concat_self_mean, &own, &means);
+    check_beside(concat_self_sum, &own, &sums);
 }
 
 #[test]

@@ -56,11 +56,11 @@ fn plus_sum() -> Aggregation {
 }
 
 fn beside_apart(block: &DeviceBlock, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
-    Tensor::cat(vec![ops::dst_rows(block, x.clone()), ops::aggregate(block, x, reduce)], 1)
+    Tensor::cat(vec![ops::take_dst(block, x.clone()), ops::aggregate(block, x, reduce)], 1)
 }
 
 fn plus_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    ops::dst_rows(block, x.clone()) * OWN_WEIGHT + ops::aggregate(block, x, Reduction::Sum)
+    ops::take_dst(block, x.clone()) * OWN_WEIGHT + ops::aggregate(block, x, Reduction::Sum)
 }
 
 /// The result, and the gradient of a fixed weighted sum of it.

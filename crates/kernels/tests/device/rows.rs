@@ -75,9 +75,9 @@ fn a_matrix_of_another_size_is_refused() {
 fn each_row_of_a_segment_gets_the_segments_row() {
     let device = device();
     let x = Tensor::<2>::from_data([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]], &device);
-    let result = ops::expand_segments(&six_rows(), x);
+    let result = ops::broadcast_segments(&six_rows(), x);
     assert_eq!(values(result), [2.0, 2.0, 2.0, 4.0, 5.0, 5.0]);
-    check_gradient(ramp([6, 3], &device), |x| ops::expand_segments(&six_rows(), x));
+    check_gradient(ramp([6, 3], &device), |x| ops::broadcast_segments(&six_rows(), x));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn every_device_has_a_kernel_for_these() {
     let rows = DeviceRows::upload(&[1, 1], 6, &device);
     let run = || drop(ops::gather_rows(&rows, x.clone()));
     assert_eq!(launches_of(run), Launches { direct: 1, reference: 0 });
-    let run = || drop(ops::expand_segments(&six_rows(), x.clone()));
+    let run = || drop(ops::broadcast_segments(&six_rows(), x.clone()));
     assert_eq!(launches_of(run), Launches { direct: 1, reference: 0 });
     // The maximum, the sum, and each of them handed out again.
     let run = || drop(ops::segment_softmax(&six_rows(), x.clone()));

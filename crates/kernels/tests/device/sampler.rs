@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, TransposedBlock};
 use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
-use kiln_kernels::{DeviceGraph, DeviceSampledBlocks, DeviceSampler, is_processor};
+use kiln_kernels::{DeviceGraph, DeviceSampledBlocks, DeviceSampler, is_cpu};
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
     RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
@@ -110,7 +110,7 @@ proptest! {
         check_same(&got, &expected);
         // The same, where hops come back and the host makes blocks, and where lists are copied hop by hop.
         let mut scratch = Scratch::default();
-        for graph in [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::staged(csc.clone(), &device())] {
+        for graph in [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::host_staged(csc.clone(), &device())] {
             let sampler = sampler(graph.unwrap(), &fanouts, rule.clone(), weights);
             check_same_blocks(FrontierSampler::sample_blocks(&sampler, &seeds, key, &mut scratch).unwrap(), &expected);
             check_same(&sampler.sample_blocks(&seeds, key, &mut scratch).unwrap(), &expected);
@@ -191,14 +191,15 @@ fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
         let mut got = None;
         let sample =
             || got = Some(on_device(&star, &[Fanout::All], Rule::Uniform, EdgeWeights::None, &seeds, key));
-        let is_host = is_processor(&device());
+        let is_host = is_cpu(&device());
         assert_eq!(reads_of(sample).n_reads, if is_host { 0 } else { n_reads });
         let got = got.unwrap();
         // 24 bytes an edge and 8 a node at most, of which there are 40,000 of each.
         assert!(n_reads == 1 || got.blocks[0].n_bytes() < 40_000 * 32, "{}", got.blocks[0].n_bytes());
         let expected = on_host(&star, &[Fanout::All], Rule::Uniform, EdgeWeights::None, &seeds, key);
         check_same(&got, &expected);
-        for graph in [DeviceGraph::new(star.clone(), &device()), DeviceGraph::staged(star.clone(), &device())]
+        for graph in
+            [DeviceGraph::new(star.clone(), &device()), DeviceGraph::host_staged(star.clone(), &device())]
         {
             let sampler = DeviceSampler::new(graph.unwrap(), [Fanout::All]);
             let got = FrontierSampler::sample_blocks(&sampler, &seeds, key, &mut Scratch::default()).unwrap();
@@ -215,7 +216,7 @@ fn more_neighbours_than_a_device_draws_are_refused() {
         let sampler = sampler(graph.clone(), &[Fanout::UpTo(fanout)], rule, EdgeWeights::None);
         sampler.sample_blocks(&nodes([0]), RngKey::new(0), &mut Scratch::default())
     };
-    let is_host = is_processor(&device());
+    let is_host = is_cpu(&device());
     for rule in RULES {
         assert_eq!(sample(rule.clone(), 1024).unwrap().blocks[0].n_edges(), 1024);
         match sample(rule, 1025) {
@@ -230,7 +231,8 @@ fn more_neighbours_than_a_device_draws_are_refused() {
     }
     assert_eq!(sample(Rule::Uniform, 3000).unwrap().blocks[0].n_edges(), 3000, "all are not drawn");
     // Of what is staged nobody knows the degrees of the next batch.
-    let staged = DeviceSampler::new(DeviceGraph::staged(hub(3000), &device()).unwrap(), [Fanout::UpTo(3000)]);
+    let staged =
+        DeviceSampler::new(DeviceGraph::host_staged(hub(3000), &device()).unwrap(), [Fanout::UpTo(3000)]);
     let sampled = staged.sample_blocks(&nodes([7]), RngKey::new(0), &mut Scratch::default());
     assert_eq!(sampled.is_ok(), is_host);
 }
@@ -259,7 +261,7 @@ fn neighbours_in_no_order_do_no_harm() {
 #[test]
 fn the_host_waits_once_a_hop_and_no_topology_comes_back() {
     let graph = DeviceGraph::new(weighted(&larger()), &device()).unwrap();
-    let is_host = is_processor(&device());
+    let is_host = is_cpu(&device());
     let sampler = sampler(graph, &[15, 10, 5].map(Fanout::UpTo), Rule::Uniform, EdgeWeights::Stored);
     let seeds = nodes(0..1000);
     let reads = reads_of(|| {
@@ -288,7 +290,8 @@ fn a_hop_of_what_the_graph_does_not_have_is_refused() {
         let sampler = DeviceSampler::new(graph, [Fanout::UpTo(2)]);
         sampler.sample_frontier(request, &dsts, &mut Scratch::default(), &mut Frontier::default())
     };
-    for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::staged(six_nodes(), &device())] {
+    for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::host_staged(six_nodes(), &device())]
+    {
         let error = sample(graph.unwrap(), &[2, 6]).unwrap_err();
         assert!(
             matches!(error, Error::SeedOutOfRange { node: NodeId(6), position: 1, n_nodes: 6 }),
@@ -298,7 +301,7 @@ fn a_hop_of_what_the_graph_does_not_have_is_refused() {
     // What is copied whole is checked when it is; what stays is checked where it is met.
     let indptr = vec![0, 2, 1, 3];
     let damaged = Arc::new(Csc::new(indptr.into(), [0, 1, 2].map(NodeId).to_vec().into()).unwrap());
-    let graph = || DeviceGraph::staged(damaged.clone(), &device()).unwrap();
+    let graph = || DeviceGraph::host_staged(damaged.clone(), &device()).unwrap();
     assert!(sample(graph(), &[0, 2]).is_ok());
     let error = sample(graph(), &[0, 1]).unwrap_err();
     assert!(matches!(error, Error::BadEdgeRange { node: NodeId(1), start: 2, end: 1, .. }), "{error}");
@@ -306,8 +309,8 @@ fn a_hop_of_what_the_graph_does_not_have_is_refused() {
 
 #[test]
 fn a_hop_that_is_staged_brings_back_its_picks_alone() {
-    let graph = DeviceGraph::staged(weighted(&larger()), &device()).unwrap();
-    let is_host = is_processor(&device());
+    let graph = DeviceGraph::host_staged(weighted(&larger()), &device()).unwrap();
+    let is_host = is_cpu(&device());
     let sampler = DeviceSampler::new(graph, [Fanout::UpTo(3)]);
     let (dsts, mut out) = ((0..100).map(NodeId).collect::<Vec<_>>(), Frontier::default());
     let request = HopRequest::new(RngKey::new(1), 0, Fanout::UpTo(3), EdgeWeights::None);
@@ -332,15 +335,16 @@ fn weights_that_a_graph_does_not_have_are_refused() {
 fn a_rule_of_ones_own_is_refused_by_devices() {
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let config = SamplerConfig::new([2]).with_rule(first);
-    for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::staged(six_nodes(), &device())] {
+    for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::host_staged(six_nodes(), &device())]
+    {
         match DeviceSampler::with_config(graph.unwrap(), config.clone()) {
             Ok(sampler) => {
-                assert!(is_processor(&device()));
+                assert!(is_cpu(&device()));
                 let sampled = sampler.sample_blocks(&nodes([2]), RngKey::new(0), &mut Scratch::default());
                 assert_eq!(sampled.unwrap().blocks[0].n_edges(), 1);
             }
             Err(error) => {
-                assert!(!is_processor(&device()) && matches!(error, Error::CustomRule), "{error}");
+                assert!(!is_cpu(&device()) && matches!(error, Error::CustomRule), "{error}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Sums, means and maxima of consecutive rows, and graphs on a device.
 
-// Ids are integers, which `read_f32` would round.
+// Ids are integers, which `to_vec_f32` would round.
 #![allow(clippy::disallowed_methods)]
 
 use burn::tensor::{Tensor, TensorData};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use kiln_kernels::read_f32;
+use kiln_kernels::to_vec_f32;
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
 use crate::{Error, Gcn, Result, Sage};
@@ -111,8 +111,8 @@ pub fn to_safetensors<M: Exchange>(model: &M, naming: Naming) -> Vec<u8> {
     let mut tensors = Vec::new();
     for (i, params) in model.params().into_iter().enumerate() {
         let [d_in, d_out] = params.matrices[0].dims();
-        let matrices = params.matrices.into_iter().map(|matrix| read_f32(matrix.val()));
-        let all = matrices.chain([read_f32(params.bias.val())]);
+        let matrices = params.matrices.into_iter().map(|matrix| to_vec_f32(matrix.val()));
+        let all = matrices.chain([to_vec_f32(params.bias.val())]);
         for (slot, values) in M::slots(naming).iter().zip(all) {
             let values = if slot.layout == Layout::OutIn { transposed(&values, d_out) } else { values };
             let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();

@@ -76,7 +76,7 @@ impl Evaluation {
         self.n_classes = n_classes;
         self.nodes.extend_from_slice(items);
         self.labels.extend_from_slice(labels);
-        self.outputs.extend(kiln_kernels::read_f32(forward.outputs.clone()));
+        self.outputs.extend(kiln_kernels::to_vec_f32(forward.outputs.clone()));
     }
 
     /// Brings what all ranks say to the first one, in the order of the ranks; the others are left with nothing.

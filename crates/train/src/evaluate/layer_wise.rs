@@ -213,7 +213,7 @@ impl<M: LayerWise> Run<'_, M> {
         let outputs = self.model.layer(layer, &block, x, &ctx);
         let [_, d_out] = self.model.widths(layer);
         assert_eq!(outputs.dims(), [n_dst, d_out], "the shape of layer {layer}'s outputs");
-        let rows = kiln_kernels::read_f32(outputs);
+        let rows = kiln_kernels::to_vec_f32(outputs);
         self.inference.peak.lock().unwrap_or_else(PoisonError::into_inner).look();
         Ok(rows)
     }

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::load_on;
+use kiln_kernels::run_on_load_stream;
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_nn::{Ctx, Mode};
 use kiln_sample::RngKey;
@@ -63,7 +63,8 @@ where
     ) -> Result<DeviceBatch<I>, BatchError> {
         let batch = self.batcher.batch(seeds, scratch, times)?;
         let start = Instant::now();
-        let mut batch = load_on(&self.device, || batch.to_device(&self.device)).map_err(BatchError::other)?;
+        let mut batch =
+            run_on_load_stream(&self.device, || batch.to_device(&self.device)).map_err(BatchError::other)?;
         // Bringing rows is the end of gathering them.
         batch.times.gather += start.elapsed();
         Ok(batch)

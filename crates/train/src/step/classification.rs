@@ -35,7 +35,7 @@ pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> Forward {
 /// Fills in how many items there are and how many were predicted right.
 pub(crate) fn count(outputs: &Tensor<2>, labels: &[i32], counts: &mut Counts) {
     let [_, n_classes] = outputs.dims();
-    let values = kiln_kernels::read_f32(outputs.clone());
+    let values = kiln_kernels::to_vec_f32(outputs.clone());
     let said = values.chunks_exact(n_classes).map(predicted_class).zip(labels);
     counts.hits = said.filter(|&(predicted, &label)| predicted == label as u32).count() as u64;
     counts.total = labels.len() as u64;

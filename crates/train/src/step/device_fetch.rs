@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::Labels;
-use kiln_kernels::{DeviceFeatures, DeviceSampler, finish, load_on};
+use kiln_kernels::{DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_sample::Scratch;
 
@@ -48,11 +48,11 @@ impl Batcher for DeviceNodeBatcher {
             let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
             let took = start.elapsed();
             let x = self.features.gather(&sampled.input_nodes)?;
-            finish(&x).map_err(BatchError::other)?;
+            wait(&x).map_err(BatchError::other)?;
             Ok::<_, BatchError>((sampled, x, took))
         };
         let start = Instant::now();
-        let loaded = load_on(self.sampler.graph().device(), load).map_err(BatchError::other)?;
+        let loaded = run_on_load_stream(self.sampler.graph().device(), load).map_err(BatchError::other)?;
         let (sampled, x, took) = loaded?;
         times.sample += took;
         // And waiting for the device to have done both.

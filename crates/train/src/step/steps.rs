@@ -253,7 +253,7 @@ impl<T: Task> Trainer<T> {
         // What they were computed from is not held.
         let (loss_sum, outputs) = (forward.loss_sum.clone().detach(), forward.outputs.clone().detach());
         move || {
-            let loss_sum = kiln_kernels::read_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
+            let loss_sum = kiln_kernels::to_vec_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
             let mut counts = Counts { loss_sum, weight, ..Counts::default() };
             T::count(&truth, &outputs, &mut counts);
             counts

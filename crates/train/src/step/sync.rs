@@ -71,7 +71,7 @@ impl ModuleVisitor for Flatten<'_> {
         match self.gradients.get::<D>(param.id) {
             Some(gradient) => {
                 self.bucket.push(1.0);
-                let values = kiln_kernels::read_f32(gradient);
+                let values = kiln_kernels::to_vec_f32(gradient);
                 self.bucket.extend(values.iter().map(|value| value * self.share));
             }
             None => self.bucket.resize(self.bucket.len() + 1 + value.shape().num_elements(), 0.0),
@@ -127,7 +127,7 @@ impl ModuleVisitor for Buffers {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let value = param.val();
         if !value.is_require_grad() {
-            self.0.extend(kiln_kernels::read_f32(value));
+            self.0.extend(kiln_kernels::to_vec_f32(value));
         }
     }
 }

@@ -5,7 +5,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use kiln_comm::Communicator;
-use kiln_kernels::is_processor;
+use kiln_kernels::is_cpu;
 use kiln_loader::Phase;
 use kiln_sample::RngKey;
 
@@ -107,7 +107,7 @@ impl<T: Task> Trainer<T> {
             comm,
             sync: Box::new(BucketSync::default()),
             seed,
-            read_every: if is_processor(&device) { 1 } else { READ_EVERY },
+            read_every: if is_cpu(&device) { 1 } else { READ_EVERY },
             device,
             epoch: EpochState::start(0),
             peak: PeakMemory::default(),

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_kernels::testing::{device, read_block, reads_of, values};
-use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_processor};
+use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, count_node_accesses};
@@ -178,11 +178,11 @@ fn presampled_rows_are_hit_more_often_than_any() {
         let batcher = DeviceNodeBatcher::new(sampler, Arc::clone(&features), data.labels.clone());
         let loader = Loader::new(items(&data, &SingleRank), batcher, LoaderConfig::default()).unwrap();
         loader.epoch(Phase::Train { epoch: 0 }).for_each(|batch| drop(batch.unwrap()));
-        assert_eq!(features.hit_rate().n_rows, u64::from(n_inputs));
-        features.hit_rate().share()
+        assert_eq!(features.cache_stats().n_rows, u64::from(n_inputs));
+        features.cache_stats().hit_rate()
     };
     let (hottest, any) = (share(&counts), share(&vec![0; 400]));
-    if is_processor(&device) {
+    if is_cpu(&device) {
         assert_eq!((hottest, any), (1.0, 1.0), "the processor has all rows where they are");
     } else {
         assert!(any < hottest && hottest < 1.0, "{hottest} and {any}");
@@ -209,7 +209,7 @@ fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
     };
     let (steps, reads, counts, weights) = run(1);
     assert_eq!(steps.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    let is_host = is_processor(&device);
+    let is_host = is_cpu(&device);
     // A loss and the outputs of each step, and nothing after the last one.
     assert_eq!(reads, if is_host { [0; 6] } else { [2, 2, 2, 2, 2, 0] });
     let (later, reads, later_counts, later_weights) = run(3);

@@ -62,7 +62,7 @@ struct Buffers(Vec<f32>);
 impl ModuleVisitor for Buffers {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if !param.val().is_require_grad() {
-            self.0.extend(kiln_kernels::read_f32(param.val()));
+            self.0.extend(kiln_kernels::to_vec_f32(param.val()));
         }
     }
 }

@@ -112,11 +112,11 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     assert_eq!(input.items, [3, 1, 2, 0].map(NodeId));
     let ctx = Ctx { key: uploaded.key, mode: Mode::Train };
     let forward = task.forward(&sum_of_features(&device), input, &ctx);
-    let outputs = kiln_kernels::read_f32(forward.outputs.clone());
+    let outputs = kiln_kernels::to_vec_f32(forward.outputs.clone());
     assert_eq!(outputs, [-1.0, -0.5, 4.0, 2.0, 0.0, 0.0, 1.0, 0.5]);
     // -ln softmax: ln(1 + e^(other - own)) for the classes 0, 1, 1, 0.
     let expected: f64 = [0.5_f64, 2.0, 0.0, -0.5].iter().map(|gap| (1.0 + gap.exp()).ln()).sum();
-    let loss = kiln_kernels::read_f32(forward.loss_sum.clone())[0];
+    let loss = kiln_kernels::to_vec_f32(forward.loss_sum.clone())[0];
     assert!((f64::from(loss) - expected).abs() < 1e-5, "{loss}, expected {expected}");
     assert_eq!(forward.weight, 4.0);
     let mut counts = Counts::default();

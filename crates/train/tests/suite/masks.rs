@@ -46,7 +46,7 @@ impl Task for Noted<'_> {
 
     fn forward(&self, model: &Sage, input: &NodeInput, ctx: &Ctx) -> Forward {
         let forward = self.task.forward(model, input, ctx);
-        let rows = kiln_kernels::read_f32(forward.outputs.clone());
+        let rows = kiln_kernels::to_vec_f32(forward.outputs.clone());
         let mut outputs = self.outputs.lock().unwrap();
         for (seed, row) in input.seeds.iter().zip(rows.chunks_exact(N_CLASSES)) {
             let before = outputs.insert((ctx.key.words(), *seed), row.to_vec());

@@ -41,7 +41,7 @@ struct Flatten<'a> {
 impl ModuleVisitor for Flatten<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let gradient = self.gradients.get::<D>(param.id).unwrap();
-        self.values.extend(kiln_kernels::read_f32(gradient));
+        self.values.extend(kiln_kernels::to_vec_f32(gradient));
     }
 }
 
@@ -140,7 +140,7 @@ fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Ve
             continue;
         }
         let ctx = Ctx { key: batch.key, mode: Mode::Train };
-        let values = kiln_kernels::read_f32(task.forward(&model, &batch.input, &ctx).outputs);
+        let values = kiln_kernels::to_vec_f32(task.forward(&model, &batch.input, &ctx).outputs);
         let width = values.len() / batch.n_items;
         for (seed, row) in batch.input.seeds.iter().zip(values.chunks(width)) {
             assert!(rows.insert(*seed, row.to_vec()).is_none(), "{seed:?} twice");
@@ -252,7 +252,7 @@ struct Values(Vec<f32>);
 
 impl ModuleVisitor for Values {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.extend(kiln_kernels::read_f32(param.val()));
+        self.0.extend(kiln_kernels::to_vec_f32(param.val()));
     }
 }
 
@@ -267,7 +267,7 @@ fn gradients_summed_on_their_device_give_the_same_weights() {
             let mut other = comm.duplicate("gradients")?;
             let sum = move |bucket: Tensor<1>| {
                 let device = bucket.device();
-                let mut values = kiln_kernels::read_f32(bucket);
+                let mut values = kiln_kernels::to_vec_f32(bucket);
                 other.all_reduce_sum(kiln_comm::Reduce::F32(&mut values))?;
                 Ok(Tensor::from_floats(values.as_slice(), &device))
             };

@@ -39,7 +39,7 @@ fn line(slope: f32) -> Line {
 }
 
 fn slope(trainer: &Trainer<Nothing>) -> f32 {
-    kiln_kernels::read_f32(trainer.model().slope.val())[0]
+    kiln_kernels::to_vec_f32(trainer.model().slope.val())[0]
 }
 
 /// A task for trainers that never train.

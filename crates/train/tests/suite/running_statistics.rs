@@ -25,7 +25,7 @@ fn train(model: &Mlp, scale: f64) {
 fn predict(model: &Mlp) -> Vec<f32> {
     let device = Device::flex();
     let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
-    kiln_kernels::read_f32(model.valid().forward(ramp([5, 3], &device), &ctx))
+    kiln_kernels::to_vec_f32(model.valid().forward(ramp([5, 3], &device), &ctx))
 }
 
 fn trained() -> Mlp {

@@ -32,7 +32,7 @@ impl Linear {
     }
 
     fn values(&self) -> Vec<f32> {
-        kiln_kernels::read_f32(self.weight.val())
+        kiln_kernels::to_vec_f32(self.weight.val())
     }
 }
 
@@ -62,8 +62,9 @@ impl Task for Plane {
     }
 
     fn count(target: &Tensor<2>, outputs: &Tensor<2>, counts: &mut Counts) {
-        let pairs =
-            kiln_kernels::read_f32(target.clone()).into_iter().zip(kiln_kernels::read_f32(outputs.clone()));
+        let pairs = kiln_kernels::to_vec_f32(target.clone())
+            .into_iter()
+            .zip(kiln_kernels::to_vec_f32(outputs.clone()));
         counts.hits = pairs.filter(|(target, output)| (target - output).abs() < 0.1).count() as u64;
         counts.total = target.dims()[0] as u64;
     }
