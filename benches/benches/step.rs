@@ -11,7 +11,7 @@ use kiln_benches::{
 use kiln_comm::SingleRank;
 use kiln_graph::gcn_norm;
 use kiln_loader::{Batcher, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher};
-use kiln_nn::{GcnConfig, GinConfig, Jumping, Norm};
+use kiln_nn::{GcnConfig, GinConfig, JumpingKnowledge, Normalization};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task,
@@ -104,8 +104,8 @@ fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
     let loader = Loader::new(ItemSampler::new(train, items)?, batcher, LOADER)?;
     let model = GinConfig {
         n_layers: 2,
-        norm: Norm::None,
-        jumping: Jumping::Last,
+        norm: Normalization::None,
+        jumping: JumpingKnowledge::Last,
         dropout: 0.0,
         ..GinConfig::paper(input.features.dim(), 64, input.labels.n_classes())
     };

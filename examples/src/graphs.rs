@@ -10,7 +10,7 @@ use kiln_data::{DatasetFormat, GraphDataset};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{GraphBatcher, Loader};
-use kiln_nn::{Epsilon, Gin, GinConfig, Jumping, Norm, Readout};
+use kiln_nn::{Epsilon, Gin, GinConfig, JumpingKnowledge, Normalization, Readout};
 use kiln_train::{DeviceBatcher, GraphClassification, Trainer};
 
 use crate::run::RunArgs;
@@ -249,8 +249,8 @@ impl PaperArgs {
             n_layers: self.layers.map_or(paper.n_layers, |n_layers| n_layers - 1),
             mlp_layers: self.mlp_layers.unwrap_or(paper.mlp_layers),
             norm: match self.norm {
-                Some(NormKind::None) => Norm::None,
-                Some(NormKind::Batch) | None => Norm::Batch,
+                Some(NormKind::None) => Normalization::None,
+                Some(NormKind::Batch) | None => Normalization::Batch,
             },
             epsilon: if self.learn_epsilon { Epsilon::Learnable(0.0) } else { Epsilon::Fixed(0.0) },
             readout: match self.readout {
@@ -259,8 +259,8 @@ impl PaperArgs {
                 Some(ReadoutKind::Sum) | None => Readout::Sum,
             },
             jumping: match self.jumping {
-                Some(JumpingKind::Last) => Jumping::Last,
-                Some(JumpingKind::All) | None => Jumping::Sum,
+                Some(JumpingKind::Last) => JumpingKnowledge::Last,
+                Some(JumpingKind::All) | None => JumpingKnowledge::Sum,
             },
             dropout: self.dropout.unwrap_or(paper.dropout),
             ..paper

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::{Dataset, Split};
 use kiln_loader::{Batcher, ItemSampler, Loader, NodeBatcher};
-use kiln_nn::LayerWise;
+use kiln_nn::LayerWiseModel;
 use kiln_sample::{FrontierSampler, RngKey};
 use kiln_train::{DeviceBatch, DeviceNodeBatcher, Evaluator, NodeClassification, NodeInput, Task, Trainer};
 
@@ -32,7 +32,7 @@ impl NodeProgram<'_> {
     ///
     /// # Errors
     /// The first rank's to fail.
-    pub fn train<M: LayerWise + Sync>(
+    pub fn train<M: LayerWiseModel + Sync>(
         &self,
         init: impl Fn(RngKey, &Device) -> kiln_nn::Result<M> + Sync,
     ) -> anyhow::Result<ExitCode> {
@@ -49,7 +49,7 @@ impl NodeProgram<'_> {
     }
 
     /// One rank's part, whose device has this place among the machine's.
-    fn rank<M: LayerWise + Sync>(
+    fn rank<M: LayerWiseModel + Sync>(
         &self,
         trainer: Trainer<NodeClassification<M>>,
         place: usize,
@@ -84,7 +84,7 @@ impl NodeProgram<'_> {
         ])
     }
 
-    fn train_on<M: LayerWise + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
+    fn train_on<M: LayerWiseModel + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
         &self,
         trainer: Trainer<NodeClassification<M>>,
         loaders: &[Loader<F>; 3],

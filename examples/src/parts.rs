@@ -14,7 +14,7 @@ use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceSampler;
 use kiln_loader::{LoaderConfig, NodeBatcher};
-use kiln_nn::LayerWise;
+use kiln_nn::LayerWiseModel;
 use kiln_partition::{Part, part_dir};
 use kiln_remote::{
     ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistFeatureStore, DistGraph, DistNeighborSampler,
@@ -236,7 +236,7 @@ impl Parts<'_> {
     ///
     /// # Errors
     /// The first rank's to fail.
-    pub fn train<M: LayerWise + Sync>(
+    pub fn train<M: LayerWiseModel + Sync>(
         &self,
         program: Program<'_>,
         fanouts: &[Fanout],
@@ -340,7 +340,7 @@ impl Parts<'_> {
         Ok(sampler.with_local_sampler(own)?)
     }
 
-    fn rank<M: LayerWise + Sync>(
+    fn rank<M: LayerWiseModel + Sync>(
         &self,
         program: Program<'_>,
         reach: &Reach,

@@ -7,7 +7,7 @@ use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, gcn_norm};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler};
 use kiln_loader::{BatchError, Batcher, Loader, LoaderConfig, NodeBatcher, Phase, SeedBatch, StageTimes};
-use kiln_nn::LayerWise;
+use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig, Scratch};
 use kiln_train::{
     BatchConfig, DeviceBatch, DeviceBatcher, DeviceNodeBatcher, NodeClassification, NodeInput, Trainer,
@@ -133,7 +133,7 @@ impl NeighborLoader {
     }
 
     /// The batches of a pass over its split, for the trainer's rank, seed and device.
-    pub(crate) fn build<M: LayerWise + Sync>(
+    pub(crate) fn build<M: LayerWiseModel + Sync>(
         &self,
         phase: Phase,
         trainer: &Trainer<NodeClassification<M>>,

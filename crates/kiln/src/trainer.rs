@@ -5,7 +5,7 @@ use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_kernels::Devices;
 use kiln_loader::Phase;
-use kiln_nn::{LayerWise, ModelConfig};
+use kiln_nn::{LayerWiseModel, ModelConfig};
 use kiln_sample::{EdgeWeights, RngKey};
 use kiln_train::{
     About, Best, Counts, Evaluation, Evaluator, FitReport, NodeClassification, OptimizerConfig, Outcome, Run,
@@ -153,7 +153,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn trainer<M: LayerWise + Sync>(
+    fn trainer<M: LayerWiseModel + Sync>(
         &self,
         init: impl FnOnce(RngKey, &Device) -> kiln_nn::Result<M>,
     ) -> Result<kiln_train::Trainer<NodeClassification<M>>> {
@@ -176,7 +176,7 @@ pub struct TrainedModel<M> {
     started: Instant,
 }
 
-impl<M: LayerWise + Sync> TrainedModel<M> {
+impl<M: LayerWiseModel + Sync> TrainedModel<M> {
     /// Loss and accuracy on a split with sampled neighbourhoods, over all ranks and the same on each. A collective.
     ///
     /// # Errors

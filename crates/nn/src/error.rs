@@ -50,9 +50,9 @@ pub enum Error {
     #[error("no tensor's name ends in {expected}; the file has {got}: save the layers of such a model")]
     UnknownNames {
         /// What the names of weights end in.
-        expected: Names,
+        expected: TensorNames,
         /// The file's tensors.
-        got: Names,
+        got: TensorNames,
     },
     /// Some tensors have the names of one library, some those of the other.
     #[error("{pyg} is named as in PyG, {dgl} as in DGL: save the layers of one model only")]
@@ -66,7 +66,7 @@ pub enum Error {
     #[error("the model has no place for {names}: save its layers only, and check their kind")]
     SurplusTensors {
         /// The tensors.
-        names: Names,
+        names: TensorNames,
     },
     /// A weight that a layer needs.
     #[error(
@@ -92,7 +92,7 @@ pub enum Error {
         /// The file's layers.
         got: usize,
         /// What their names start with.
-        layers: Names,
+        layers: TensorNames,
     },
     /// The names of layers do not say which comes first.
     #[error("which of the layers {one} and {other} comes first is not clear: number them under one name")]
@@ -122,17 +122,17 @@ pub enum Error {
     },
 }
 
-/// Names in a message, of which it shows a few.
+/// Names of tensors in a message, of which it shows a few.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names(pub Vec<String>);
+pub struct TensorNames(pub Vec<String>);
 
-impl Names {
+impl TensorNames {
     pub(crate) fn of(names: &[&str]) -> Self {
         Self(names.iter().map(|name| name.to_string()).collect())
     }
 }
 
-impl fmt::Display for Names {
+impl fmt::Display for TensorNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 6;
         let shown: Vec<String> = self.0.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();

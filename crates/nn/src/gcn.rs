@@ -4,7 +4,7 @@ use kiln_kernels::DeviceBlock;
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::stack::{Dropout, Widths};
-use crate::{BlockModel, Ctx, GcnConv, GcnConvConfig, LayerWise, ModelConfig, Result};
+use crate::{BlockModel, ForwardContext, GcnConv, GcnConvConfig, LayerWiseModel, ModelConfig, Result};
 
 /// The shape of a [`Gcn`] model.
 #[derive(Debug, Clone)]
@@ -115,13 +115,13 @@ impl BlockModel for Gcn {
     ///
     /// # Panics
     /// Also when the block carries no weights.
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let x = self.layers[i].forward(block, self.dropout.before(i, block, x, ctx));
         if i + 1 == self.layers.len() { x } else { self.dropout.after(i, block, x, ctx) }
     }
 }
 
-impl LayerWise for Gcn {
+impl LayerWiseModel for Gcn {
     fn widths(&self, i: usize) -> [usize; 2] {
         self.layers[i].weight.dims()
     }

@@ -5,14 +5,15 @@ use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::error::{check_dropout, check_size};
-use crate::norm::normalize;
+use crate::normalization::normalize;
 use crate::{
-    Aggregate, Ctx, Epsilon, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode, Norm, Readout, Result,
+    Aggregate, Epsilon, ForwardContext, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode, Normalization,
+    Readout, Result,
 };
 
-/// From which layers a graph's scores come.
+/// The layers from which a graph's scores come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Jumping {
+pub enum JumpingKnowledge {
     /// From the last, directly: its rows have one column a class, and nothing but the readout follows.
     Direct,
     /// From the last, by a linear layer on its pooled rows.
@@ -38,7 +39,7 @@ pub struct GinConfig {
     /// Number of dense layers in each layer's MLP, at least 1.
     pub mlp_layers: usize,
     /// Normalisation inside the MLPs and after each of them.
-    pub norm: Norm,
+    pub norm: Normalization,
     /// By how much a node's own row weighs more than a neighbour's, in each layer.
     pub epsilon: Epsilon,
     /// How neighbours are put together.
@@ -46,9 +47,9 @@ pub struct GinConfig {
     /// How a graph's nodes are put together.
     pub readout: Readout,
     /// From which layers the scores come.
-    pub jumping: Jumping,
+    pub jumping: JumpingKnowledge,
     /// Probability that dropout zeroes a score of a linear layer after the readout (the paper's "final
-    /// dropout"), in `[0, 1)`. [`Jumping::Direct`] has none.
+    /// dropout"), in `[0, 1)`. [`JumpingKnowledge::Direct`] has none.
     pub dropout: f64,
 }
 
@@ -61,8 +62,8 @@ impl GinConfig {
         Self {
             n_layers: 2,
             mlp_layers: 1,
-            norm: Norm::None,
-            jumping: Jumping::Direct,
+            norm: Normalization::None,
+            jumping: JumpingKnowledge::Direct,
             dropout: 0.0,
             ..Self::paper(d_in, hidden, n_classes)
         }
@@ -79,11 +80,11 @@ impl GinConfig {
             n_classes,
             n_layers: 4,
             mlp_layers: 2,
-            norm: Norm::Batch,
+            norm: Normalization::Batch,
             epsilon: Epsilon::Fixed(0.0),
             aggregate: Aggregate::Sum,
             readout: Readout::Sum,
-            jumping: Jumping::Sum,
+            jumping: JumpingKnowledge::Sum,
             dropout: 0.5,
         }
     }
@@ -103,9 +104,9 @@ impl GinConfig {
         let layer = |i| self.layer(i, layer_key(i), device);
         let layers = (0..self.n_layers).map(layer).collect::<Result<_>>()?;
         let pooled_widths = match self.jumping {
-            Jumping::Direct => Vec::new(),
-            Jumping::Last => vec![self.hidden],
-            Jumping::Sum => [vec![self.d_in], vec![self.hidden; self.n_layers]].concat(),
+            JumpingKnowledge::Direct => Vec::new(),
+            JumpingKnowledge::Last => vec![self.hidden],
+            JumpingKnowledge::Sum => [vec![self.d_in], vec![self.hidden; self.n_layers]].concat(),
         };
         let head = |(k, width)| Linear::init(layer_key(self.n_layers), k, [width, self.n_classes], device);
         let heads = pooled_widths.into_iter().enumerate().map(head).collect::<Result<_>>()?;
@@ -115,7 +116,7 @@ impl GinConfig {
     fn layer(&self, i: usize, key: RngKey, device: &Device) -> Result<GinLayer> {
         let &Self { hidden, norm, mlp_layers: n_layers, .. } = self;
         let d_in = if i == 0 { self.d_in } else { hidden };
-        let gives_scores = self.jumping == Jumping::Direct && i + 1 == self.n_layers;
+        let gives_scores = self.jumping == JumpingKnowledge::Direct && i + 1 == self.n_layers;
         let d_out = if gives_scores { self.n_classes } else { hidden };
         let mlp = MlpConfig { d_in, hidden, d_out, n_layers, norm }.init(key, device)?;
         let conv = GinConv::new(mlp, self.epsilon, self.aggregate, device)?;
@@ -136,7 +137,8 @@ pub struct Gin {
     /// The layers, input layer first.
     pub layers: Vec<GinLayer>,
     /// The linear layers after the readout: of the input's and each layer's pooled rows
-    /// ([`Jumping::Sum`]), of the last layer's ([`Jumping::Last`]), or none ([`Jumping::Direct`]).
+    /// ([`JumpingKnowledge::Sum`]), of the last layer's ([`JumpingKnowledge::Last`]), or none
+    /// ([`JumpingKnowledge::Direct`]).
     pub heads: Vec<Linear>,
     #[module(skip)]
     readout: Readout,
@@ -146,7 +148,7 @@ pub struct Gin {
 
 impl Gin {
     /// The scores by linear layer `k` of what it reads.
-    fn head(&self, k: usize, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn head(&self, k: usize, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let scores = self.heads[k].forward(self.readout.pool(graphs.segments(), x));
         match ctx.mode {
             Mode::Train => ops::dropout(scores, graphs.items(), ctx.key, k, self.dropout),
@@ -156,7 +158,7 @@ impl Gin {
 }
 
 impl GraphModel for Gin {
-    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let reads_all = self.heads.len() == self.layers.len() + 1;
         let mut scores = reads_all.then(|| self.head(0, graphs, x.clone(), ctx));
         let mut x = x;
@@ -192,7 +194,7 @@ enum Follow {
 }
 
 impl GinLayer {
-    fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let mut x = self.conv.forward(block, x, ctx);
         if let Some(norm) = &self.norm {
             x = normalize(norm, x, ctx);

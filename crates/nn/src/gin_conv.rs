@@ -3,7 +3,7 @@ use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 
-use crate::{Aggregate, Ctx, Error, Result, RowModel};
+use crate::{Aggregate, Error, ForwardContext, NodeModule, Result};
 
 /// By how much a node's own row weighs more than a neighbour's in a [`GinConv`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +18,7 @@ pub enum Epsilon {
 ///
 /// With the sum this is equation 4.1 of Xu, Hu, Leskovec and Jegelka 2019; mean and maximum are what the
 /// paper compares it with (section 5) and what DGL's `GINConv` takes. What is in the place of the MLP is
-/// any [`RowModel`].
+/// any [`NodeModule`].
 #[derive(Module, Debug)]
 pub struct GinConv<M: Module> {
     /// What follows the sum.
@@ -32,7 +32,7 @@ pub struct GinConv<M: Module> {
     aggregate: Aggregate,
 }
 
-impl<M: RowModel> GinConv<M> {
+impl<M: NodeModule> GinConv<M> {
     /// A layer around this MLP, whose device is this one.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl<M: RowModel> GinConv<M> {
     ///
     /// # Panics
     /// When `x` has other dimensions.
-    pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let reduce = Reduction::from(self.aggregate);
         let rows = match (&self.epsilon, self.configured) {
             (Some(epsilon), _) => {

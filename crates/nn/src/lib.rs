@@ -26,25 +26,25 @@ mod init;
 mod linear;
 mod mlp;
 mod model;
-mod norm;
+mod normalization;
 mod sage;
 mod sage_conv;
 mod stack;
 mod weights;
 
 pub use aggregate::{Aggregate, Readout};
-pub use error::{Error, Names};
+pub use error::{Error, TensorNames};
 pub use gcn::{Gcn, GcnConfig};
 pub use gcn_conv::{GcnConv, GcnConvConfig};
-pub use gin::{Gin, GinConfig, GinLayer, Jumping};
+pub use gin::{Gin, GinConfig, GinLayer, JumpingKnowledge};
 pub use gin_conv::{Epsilon, GinConv};
 pub use linear::Linear;
-pub use mlp::{Mlp, MlpConfig, RowModel};
-pub use model::{BlockModel, Ctx, GraphModel, LayerWise, Mode, ModelConfig};
-pub use norm::Norm;
+pub use mlp::{Mlp, MlpConfig, NodeModule};
+pub use model::{BlockModel, ForwardContext, GraphModel, LayerWiseModel, Mode, ModelConfig};
+pub use normalization::Normalization;
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{SageConv, SageConvConfig};
-pub use weights::{Exchange, Naming, load_safetensors, to_safetensors};
+pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensors};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

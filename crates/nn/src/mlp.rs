@@ -5,11 +5,11 @@ use kiln_kernels::ops;
 use kiln_sample::RngKey;
 
 use crate::error::check_size;
-use crate::norm::normalize;
-use crate::{Ctx, Linear, Norm, Result};
+use crate::normalization::normalize;
+use crate::{ForwardContext, Linear, Normalization, Result};
 
-/// A function of rows: what a [`GinConv`](crate::GinConv) applies to each node.
-pub trait RowModel: Module {
+/// A module that maps the row of each node, as a [`GinConv`](crate::GinConv) applies it.
+pub trait NodeModule: Module {
     /// Runs it.
     ///
     /// # Shapes
@@ -17,7 +17,7 @@ pub trait RowModel: Module {
     ///
     /// # Panics
     /// When `x` has another width.
-    fn forward(&self, x: Tensor<2>, ctx: &Ctx) -> Tensor<2>;
+    fn forward(&self, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
 }
 
 /// The shape of an [`Mlp`].
@@ -32,7 +32,7 @@ pub struct MlpConfig {
     /// Number of dense layers, at least 1.
     pub n_layers: usize,
     /// Normalisation between layers.
-    pub norm: Norm,
+    pub norm: Normalization,
 }
 
 impl MlpConfig {
@@ -67,8 +67,8 @@ pub struct Mlp {
     pub norms: Vec<BatchNorm>,
 }
 
-impl RowModel for Mlp {
-    fn forward(&self, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+impl NodeModule for Mlp {
+    fn forward(&self, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let mut x = x;
         for (i, linear) in self.linears.iter().enumerate() {
             x = linear.forward(x);

@@ -16,9 +16,9 @@ pub enum Mode {
     Eval,
 }
 
-/// What a forward pass needs to know besides its input.
+/// The context of a forward pass: all that it depends on besides parameters and input.
 #[derive(Debug, Clone, Copy)]
-pub struct Ctx {
+pub struct ForwardContext {
     /// The key of the step, the same on all ranks; dropout masks are made from it.
     pub key: RngKey,
     /// Whether the pass is for training.
@@ -28,7 +28,7 @@ pub struct Ctx {
 /// A model that consumes one block a layer.
 ///
 /// A model whose layers see more than one input (jumping knowledge, say) overrides `forward`; one whose
-/// `forward` is nothing but its layers in order says so by [`LayerWise`].
+/// `forward` is nothing but its layers in order says so by [`LayerWiseModel`].
 pub trait BlockModel: Module {
     /// Number of layers, and of blocks that [`BlockModel::forward`] takes.
     fn n_layers(&self) -> usize;
@@ -40,7 +40,7 @@ pub trait BlockModel: Module {
     ///
     /// # Panics
     /// When `i` is not below [`BlockModel::n_layers`], or `x` does not fit the block or the layer.
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2>;
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
 
     /// Runs all layers, each on the block of its own: `blocks[0]` belongs to the input layer.
     ///
@@ -49,7 +49,7 @@ pub trait BlockModel: Module {
     ///
     /// # Panics
     /// When the number of blocks is not [`BlockModel::n_layers`], or as [`BlockModel::layer`] does.
-    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let n_layers = self.n_layers();
         assert_eq!(blocks.len(), n_layers, "{} blocks for a model of {n_layers} layers", blocks.len());
         let layers = blocks.iter().enumerate();
@@ -60,7 +60,7 @@ pub trait BlockModel: Module {
 /// A model whose [`BlockModel::forward`] is its layers in order and nothing else, so that it can be run
 /// layer by layer over a whole graph: layer 0 for all nodes, in parts of any size, then layer 1 on the rows
 /// that came out.
-pub trait LayerWise: BlockModel {
+pub trait LayerWiseModel: BlockModel {
     /// The widths of the rows that layer `i` takes and gives, `[d_in, d_out]`.
     ///
     /// # Panics
@@ -71,7 +71,7 @@ pub trait LayerWise: BlockModel {
 /// The shape of a node classifier, from which a model is initialized.
 pub trait ModelConfig: Debug + Clone + Send + Sync {
     /// The model.
-    type Model: LayerWise + Sync;
+    type Model: LayerWiseModel + Sync;
 
     /// The default shape for features of `d_in` columns and for `n_classes` classes.
     fn for_dims(d_in: usize, n_classes: usize) -> Self;
@@ -101,5 +101,5 @@ pub trait GraphModel: Module {
     ///
     /// # Panics
     /// When `x` does not fit the graphs or the model.
-    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &Ctx) -> Tensor<2>;
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
 }

@@ -4,7 +4,9 @@ use kiln_kernels::DeviceBlock;
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::stack::{Dropout, Widths};
-use crate::{Aggregate, BlockModel, Ctx, LayerWise, ModelConfig, Result, SageConv, SageConvConfig};
+use crate::{
+    Aggregate, BlockModel, ForwardContext, LayerWiseModel, ModelConfig, Result, SageConv, SageConvConfig,
+};
 
 /// The shape of a [`Sage`] model.
 #[derive(Debug, Clone)]
@@ -112,13 +114,13 @@ impl BlockModel for Sage {
         self.layers.len()
     }
 
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let x = self.layers[i].forward(block, self.dropout.before(i, block, x, ctx));
         if i + 1 == self.layers.len() { x } else { self.dropout.after(i, block, x, ctx) }
     }
 }
 
-impl LayerWise for Sage {
+impl LayerWiseModel for Sage {
     fn widths(&self, i: usize) -> [usize; 2] {
         self.layers[i].weight_self.dims()
     }

@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use kiln_kernels::{DeviceBlock, ops};
 
 use crate::error::{check_dropout, check_size};
-use crate::{Ctx, Mode, Result};
+use crate::{ForwardContext, Mode, Result};
 
 /// The widths of a stack.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,13 @@ impl Dropout {
     }
 
     /// What layer `i` sees of `x`.
-    pub(crate) fn before(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    pub(crate) fn before(
+        &self,
+        i: usize,
+        block: &DeviceBlock,
+        x: Tensor<2>,
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
         match ctx.mode {
             Mode::Train if i == 0 => ops::dropout(x, block.src_nodes(), ctx.key, INPUT, self.input),
             _ => x,
@@ -57,7 +63,13 @@ impl Dropout {
     }
 
     /// What follows layer `i` before the next one.
-    pub(crate) fn after(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    pub(crate) fn after(
+        &self,
+        i: usize,
+        block: &DeviceBlock,
+        x: Tensor<2>,
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
         let dropout = match ctx.mode {
             Mode::Train => self.hidden,
             Mode::Eval => 0.0,

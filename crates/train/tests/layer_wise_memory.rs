@@ -13,7 +13,7 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::DenseFeatures;
 use kiln_graph::{Csc, CscBuilder};
 use kiln_kernels::DeviceBlock;
-use kiln_nn::{Aggregate, BlockModel, Ctx, LayerWise, Sage, SageConfig};
+use kiln_nn::{Aggregate, BlockModel, ForwardContext, LayerWiseModel, Sage, SageConfig};
 use kiln_sample::RngKey;
 use kiln_train::{LayerWiseConfig, LayerWiseInference, MemoryUse, Spill};
 
@@ -89,7 +89,7 @@ impl BlockModel for Watched {
         self.sage.n_layers()
     }
 
-    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         look();
         let x = self.sage.layer(i, block, x, ctx);
         look();
@@ -97,7 +97,7 @@ impl BlockModel for Watched {
     }
 }
 
-impl LayerWise for Watched {
+impl LayerWiseModel for Watched {
     fn widths(&self, i: usize) -> [usize; 2] {
         self.sage.widths(i)
     }

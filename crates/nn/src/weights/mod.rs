@@ -14,9 +14,9 @@ use crate::{Error, Gcn, Result, Sage};
 use convert::{check_shape, set, transposed, values};
 use names::{Layout, Slot, find_layers, find_naming};
 
-/// A library whose models' names and layouts a file follows.
+/// The format of a weights file: the library whose models' names and layouts it follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub enum WeightFormat {
     /// PyG's `SAGEConv` and `GCNConv`.
     Pyg,
     /// DGL's `SAGEConv` and `GraphConv`.
@@ -39,31 +39,31 @@ pub enum Naming {
 /// makes those of `kiln_graph::gcn_norm` itself; DGL's `GraphConv` adds no loops and divides by the
 /// square roots of out-degree and in-degree, which is the same in a graph with loops and an edge either
 /// way, and not in others.
-pub trait Exchange: Module + private::Layers {}
+pub trait PortableWeights: Module + private::Layers {}
 
-impl Exchange for Sage {}
+impl PortableWeights for Sage {}
 
-impl Exchange for Gcn {}
+impl PortableWeights for Gcn {}
 
 /// Puts the weights of a safetensors file that PyG or DGL saved into a model, and says which of them it
 /// was; all weights, or none where there is an error.
 ///
-/// Layers are found by the ends of the tensors' names ([`Exchange`]), whatever stands before them
+/// Layers are found by the ends of the tensors' names ([`PortableWeights`]), whatever stands before them
 /// (`convs.0.`, `module.layers.0.`), and ordered by the numbers in that. A layer without a bias gets
 /// zeros, which is the same function. Elements are f32, f64, which is rounded, f16 or bf16; values that are
 /// not finite are taken as they are.
 ///
 /// ```
 /// use burn::tensor::Device;
-/// use kiln_nn::{GcnConfig, Naming, load_safetensors, to_safetensors};
+/// use kiln_nn::{GcnConfig, WeightFormat, load_safetensors, to_safetensors};
 /// use kiln_sample::RngKey;
 /// let (d_in, hidden, n_classes, n_layers) = (8, 16, 3, 2);
 /// let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout: 0.5, dropout: 0.5 };
 /// let trained = config.init(RngKey::new(0), &Device::flex())?;
-/// let bytes = to_safetensors(&trained, Naming::Pyg);
+/// let bytes = to_safetensors(&trained, WeightFormat::Pyg);
 /// let mut model = config.init(RngKey::new(1), &Device::flex())?;
-/// assert_eq!(load_safetensors(&mut model, &bytes)?, Naming::Pyg);
-/// assert_eq!(to_safetensors(&model, Naming::Dgl), to_safetensors(&trained, Naming::Dgl));
+/// assert_eq!(load_safetensors(&mut model, &bytes)?, WeightFormat::Pyg);
+/// assert_eq!(to_safetensors(&model, WeightFormat::Dgl), to_safetensors(&trained, WeightFormat::Dgl));
 /// # Ok::<(), kiln_nn::Error>(())
 /// ```
 ///
@@ -71,7 +71,7 @@ impl Exchange for Gcn {}
 /// When the bytes are not a whole safetensors file; when its tensors have other names, are missing, too
 /// many, or ambiguous; when the layers are not as many as the model's, or their order is not clear; when a
 /// tensor has another shape or element type. Each has a variant of [`Error`], which names the tensors.
-pub fn load_safetensors<M: Exchange>(model: &mut M, bytes: &[u8]) -> Result<Naming> {
+pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Result<WeightFormat> {
     let broken = |error: safetensors::SafeTensorError| Error::NotSafetensors { reason: error.to_string() };
     let file = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut names = file.names();
@@ -103,10 +103,10 @@ pub fn load_safetensors<M: Exchange>(model: &mut M, bytes: &[u8]) -> Result<Nami
 
 /// A model's weights as the bytes of a safetensors file with a library's names and layout, in f32: the
 /// same bytes for the same weights. Layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
-pub fn to_safetensors<M: Exchange>(model: &M, naming: Naming) -> Vec<u8> {
+pub fn to_safetensors<M: PortableWeights>(model: &M, naming: WeightFormat) -> Vec<u8> {
     let stem = match naming {
-        Naming::Pyg => "convs",
-        Naming::Dgl => "layers",
+        WeightFormat::Pyg => "convs",
+        WeightFormat::Dgl => "layers",
     };
     let mut tensors = Vec::new();
     for (i, params) in model.params().into_iter().enumerate() {
@@ -129,14 +129,14 @@ pub fn to_safetensors<M: Exchange>(model: &M, naming: Naming) -> Vec<u8> {
     serialize(views, Some(metadata)).expect("the header should be smaller than the format allows")
 }
 
-/// What models tell this module. It is out of reach, so that [`Exchange`] has no other implementations and
+/// What models tell this module. It is out of reach, so that [`PortableWeights`] has no other implementations and
 /// can grow.
 mod private {
-    use super::{Naming, Params, Slot};
+    use super::{Params, Slot, WeightFormat};
 
     pub trait Layers {
         /// Where the parameters of a layer stand in a library's files: matrices, then the bias.
-        fn slots(naming: Naming) -> &'static [Slot];
+        fn slots(naming: WeightFormat) -> &'static [Slot];
 
         /// The layers' parameters, input layer first, in the order of the slots.
         fn params(&self) -> Vec<Params<'_>>;
@@ -155,7 +155,7 @@ pub struct Params<'a> {
 }
 
 impl private::Layers for Sage {
-    fn slots(naming: Naming) -> &'static [Slot] {
+    fn slots(naming: WeightFormat) -> &'static [Slot] {
         const PYG: &[Slot] = &[
             Slot { names: &["lin_l.weight"], layout: Layout::OutIn },
             Slot { names: &["lin_r.weight"], layout: Layout::OutIn },
@@ -167,8 +167,8 @@ impl private::Layers for Sage {
             Slot { names: &["fc_self.bias", "bias"], layout: Layout::Bias },
         ];
         match naming {
-            Naming::Pyg => PYG,
-            Naming::Dgl => DGL,
+            WeightFormat::Pyg => PYG,
+            WeightFormat::Dgl => DGL,
         }
     }
 
@@ -191,7 +191,7 @@ impl private::Layers for Sage {
 }
 
 impl private::Layers for Gcn {
-    fn slots(naming: Naming) -> &'static [Slot] {
+    fn slots(naming: WeightFormat) -> &'static [Slot] {
         const PYG: &[Slot] = &[
             Slot { names: &["lin.weight"], layout: Layout::OutIn },
             Slot { names: &["bias"], layout: Layout::Bias },
@@ -201,8 +201,8 @@ impl private::Layers for Gcn {
             Slot { names: &["bias"], layout: Layout::Bias },
         ];
         match naming {
-            Naming::Pyg => PYG,
-            Naming::Dgl => DGL,
+            WeightFormat::Pyg => PYG,
+            WeightFormat::Dgl => DGL,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Naming;
-use crate::error::Names;
+use super::WeightFormat;
+use crate::error::TensorNames;
 use crate::{Error, Result};
 
 /// How a library stores a parameter.
@@ -39,7 +39,10 @@ pub struct Slot {
 ///
 /// A name that ends as in both belongs to the longer end: `convs.0.lin.weight` is the weight of the layer
 /// `convs.0`, not of one that is called `convs.0.lin`.
-pub(super) fn find_naming(names: &[&str], slots: fn(Naming) -> &'static [Slot]) -> Result<Naming> {
+pub(super) fn find_naming(
+    names: &[&str],
+    slots: fn(WeightFormat) -> &'static [Slot],
+) -> Result<WeightFormat> {
     let matrix_ends = |naming| {
         let matrices = slots(naming).iter().filter(|slot| slot.layout != Layout::Bias);
         matrices.flat_map(|slot| slot.names.iter().copied())
@@ -48,17 +51,20 @@ pub(super) fn find_naming(names: &[&str], slots: fn(Naming) -> &'static [Slot]) 
         matrix_ends(naming).filter(|end| prefix_of(name, end).is_some()).map(str::len).max()
     };
     let find = |is: fn(Option<usize>, Option<usize>) -> bool| {
-        names.iter().find(|name| is(longest(name, Naming::Pyg), longest(name, Naming::Dgl)))
+        names.iter().find(|name| is(longest(name, WeightFormat::Pyg), longest(name, WeightFormat::Dgl)))
     };
     match (find(|pyg, dgl| dgl < pyg), find(|pyg, dgl| pyg < dgl)) {
-        (Some(_), None) => Ok(Naming::Pyg),
-        (None, Some(_)) => Ok(Naming::Dgl),
+        (Some(_), None) => Ok(WeightFormat::Pyg),
+        (None, Some(_)) => Ok(WeightFormat::Dgl),
         (Some(pyg), Some(dgl)) => Err(Error::MixedNames { pyg: pyg.to_string(), dgl: dgl.to_string() }),
         (None, None) => Err(Error::UnknownNames {
-            expected: Names(
-                matrix_ends(Naming::Pyg).chain(matrix_ends(Naming::Dgl)).map(str::to_owned).collect(),
+            expected: TensorNames(
+                matrix_ends(WeightFormat::Pyg)
+                    .chain(matrix_ends(WeightFormat::Dgl))
+                    .map(str::to_owned)
+                    .collect(),
             ),
-            got: Names::of(names),
+            got: TensorNames::of(names),
         }),
     }
 }
@@ -89,7 +95,7 @@ pub(super) fn find_layers<'n>(
         surplus.extend(layers.values().filter(|tensors| !is_layer(tensors)).flatten().flatten());
     }
     if !surplus.is_empty() {
-        return Err(Error::SurplusTensors { names: Names::of(&surplus) });
+        return Err(Error::SurplusTensors { names: TensorNames::of(&surplus) });
     }
     let mut layers: Vec<(&str, Vec<Option<&str>>)> = layers.into_iter().collect();
     if layers.len() != n_layers {
@@ -97,7 +103,7 @@ pub(super) fn find_layers<'n>(
         return Err(Error::LayerCount {
             expected: n_layers,
             got: layers.len(),
-            layers: Names::of(&prefixes),
+            layers: TensorNames::of(&prefixes),
         });
     }
     order(&mut layers)?;

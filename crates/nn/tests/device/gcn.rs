@@ -6,7 +6,7 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
-use kiln_nn::{BlockModel, Ctx, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWise, Mode};
+use kiln_nn::{BlockModel, ForwardContext, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWiseModel, Mode};
 use kiln_sample::RngKey;
 
 use crate::common::glorot::check_initial_range;
@@ -123,7 +123,7 @@ fn gradients_of_parameters_are_right() {
 
 #[test]
 fn a_model_has_these_shapes_and_is_layer_wise() {
-    fn outputs(model: &impl LayerWise, blocks: &[DeviceBlock], device: &Device) -> Vec<[usize; 2]> {
+    fn outputs(model: &impl LayerWiseModel, blocks: &[DeviceBlock], device: &Device) -> Vec<[usize; 2]> {
         let hidden = model.layer(0, &blocks[0], ramp([6, 5], device), &ctx(Mode::Train));
         vec![hidden.dims(), model.forward(blocks, ramp([6, 5], device), &ctx(Mode::Eval)).dims()]
     }
@@ -164,14 +164,14 @@ fn hidden_dropout_is_keyed_by_step_and_node() {
     let device = device();
     let block = DeviceBlock::upload(&wide(), &device);
     let model = model(&config(), 0, &device);
-    let run = |ctx: &Ctx| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
+    let run = |ctx: &ForwardContext| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
     let eval = run(&ctx(Mode::Eval));
     assert!(eval.iter().all(|value| 0.0 <= *value), "a ReLU follows");
     let train = run(&ctx(Mode::Train));
     let mask =
         values(ops::dropout(Tensor::ones([3, 7], &device), block.dst_nodes(), RngKey::new(77), 0, 0.5));
     assert_eq!(train, eval.iter().zip(&mask).map(|(value, factor)| value * factor).collect::<Vec<f32>>());
-    assert_ne!(train, run(&Ctx { key: RngKey::new(5), mode: Mode::Train }));
+    assert_ne!(train, run(&ForwardContext { key: RngKey::new(5), mode: Mode::Train }));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn input_dropout_is_keyed_by_step_and_node_and_off_in_evaluation() {
     let dropped = ops::dropout(x.clone(), block.src_nodes(), RngKey::new(77), inputs, 0.25);
     let expected = values(plain.layer(0, &block, dropped, &ctx(Mode::Train)));
     assert_eq!(values(masked.layer(0, &block, x.clone(), &ctx(Mode::Train))), expected);
-    let other_step = Ctx { key: RngKey::new(5), mode: Mode::Train };
+    let other_step = ForwardContext { key: RngKey::new(5), mode: Mode::Train };
     assert_ne!(values(masked.layer(0, &block, x.clone(), &other_step)), expected);
     let eval = values(plain.layer(0, &block, x.clone(), &ctx(Mode::Eval)));
     assert_eq!(values(masked.layer(0, &block, x, &ctx(Mode::Eval))), eval);

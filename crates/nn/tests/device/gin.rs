@@ -7,8 +7,8 @@ use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{check_close, check_gradient, check_layer, device, ramp, values};
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
-    Aggregate, Ctx, Epsilon, Gin, GinConfig, GinConv, GraphModel, Jumping, Mlp, MlpConfig, Mode, Norm,
-    Readout, RowModel,
+    Aggregate, Epsilon, ForwardContext, Gin, GinConfig, GinConv, GraphModel, JumpingKnowledge, Mlp,
+    MlpConfig, Mode, NodeModule, Normalization, Readout,
 };
 use kiln_sample::RngKey;
 
@@ -17,8 +17,9 @@ use crate::common::{ctx, parameters};
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 const READOUTS: [Readout; 3] = [Readout::Mean, Readout::Max, Readout::Sum];
-const JUMPINGS: [Jumping; 3] = [Jumping::Direct, Jumping::Last, Jumping::Sum];
-const NORMS: [Norm; 2] = [Norm::None, Norm::Batch];
+const JUMPINGS: [JumpingKnowledge; 3] =
+    [JumpingKnowledge::Direct, JumpingKnowledge::Last, JumpingKnowledge::Sum];
+const NORMS: [Normalization; 2] = [Normalization::None, Normalization::Batch];
 
 /// A few layers of products of numbers of about 1 in f32 and in f64, normalised in between.
 const TOLERANCE: f32 = 2e-5;
@@ -84,8 +85,8 @@ struct Squared {
     factor: Param<Tensor<2>>,
 }
 
-impl RowModel for Squared {
-    fn forward(&self, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
+impl NodeModule for Squared {
+    fn forward(&self, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         (x * self.factor.val()).powi_scalar(2)
     }
 }
@@ -115,13 +116,13 @@ fn a_layer_takes_any_function_of_rows() {
 
 /// A layer whose MLP is smooth for inputs of about 1: half of the hidden columns are so far above 0, half
 /// so far below, that no ReLU bends.
-fn smooth_conv(aggregate: Aggregate, norm: Norm, device: &Device) -> GinConv<Mlp> {
+fn smooth_conv(aggregate: Aggregate, norm: Normalization, device: &Device) -> GinConv<Mlp> {
     let mlp = MlpConfig { d_in: 4, hidden: 6, d_out: 3, n_layers: 2, norm };
     let mut mlp = mlp.init(RngKey::new(4), device).expect("the configuration is valid");
     let shift = Param::from_tensor(Tensor::from_data([8.0, -8.0, 8.0, -8.0, 8.0, -8.0], device));
     match norm {
-        Norm::None => mlp.linears[0].bias = shift,
-        Norm::Batch => mlp.norms[0].beta = shift,
+        Normalization::None => mlp.linears[0].bias = shift,
+        Normalization::Batch => mlp.norms[0].beta = shift,
     }
     GinConv::new(mlp, Epsilon::Learnable(0.5), aggregate, device).expect("epsilon is finite")
 }
@@ -197,7 +198,7 @@ fn a_fixed_epsilon_is_no_parameter() {
 #[test]
 #[should_panic(expected = "for a layer on")]
 fn an_mlp_on_another_device_is_refused() {
-    let mlp = MlpConfig { d_in: 2, hidden: 2, d_out: 2, n_layers: 1, norm: Norm::None };
+    let mlp = MlpConfig { d_in: 2, hidden: 2, d_out: 2, n_layers: 1, norm: Normalization::None };
     let mlp = mlp.init(RngKey::new(0), &device()).expect("the configuration is valid");
     let _ = GinConv::new(mlp, Epsilon::Learnable(0.0), Aggregate::Sum, &device().autodiff());
 }
@@ -281,11 +282,12 @@ fn running_statistics_are_those_of_the_batches() {
 #[test]
 fn a_score_s_mask_belongs_to_its_graph() {
     let device = device();
-    let config = GinConfig { norm: Norm::None, jumping: Jumping::Last, dropout: 0.5, ..config() };
+    let config =
+        GinConfig { norm: Normalization::None, jumping: JumpingKnowledge::Last, dropout: 0.5, ..config() };
     let model = init(&config, &device);
     let (one, two): (Graph, Graph) = (vec![vec![1], vec![0]], vec![vec![], vec![0], vec![1]]);
     let x = values(ramp::<2>([5, 5], &device));
-    let run = |graphs: [&Graph; 2], items: [u32; 2], x: Vec<f32>, ctx: Ctx| {
+    let run = |graphs: [&Graph; 2], items: [u32; 2], x: Vec<f32>, ctx: ForwardContext| {
         let (block, offsets) = block_diagonal(&graphs.map(Graph::clone));
         let graphs = DeviceGraphs::upload(&block, &offsets, &items.map(NodeId), &device);
         let x = Tensor::from_data(TensorData::new(x, [5, 5]), &device);

@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use kiln_kernels::testing::{device, values};
-use kiln_nn::{Epsilon, Gin, GinConfig, MlpConfig, Norm};
+use kiln_nn::{Epsilon, Gin, GinConfig, MlpConfig, Normalization};
 use kiln_sample::RngKey;
 
 use crate::common::parameters;
@@ -72,7 +72,7 @@ fn bad_configurations_are_refused() {
 
 #[test]
 fn an_mlp_names_its_own_fields() {
-    let good = MlpConfig { d_in: 2, hidden: 2, d_out: 2, n_layers: 2, norm: Norm::None };
+    let good = MlpConfig { d_in: 2, hidden: 2, d_out: 2, n_layers: 2, norm: Normalization::None };
     let cases = [
         (MlpConfig { d_in: 0, ..good.clone() }, "d_in is 0, expected 1 to 1048576"),
         (MlpConfig { hidden: 0, ..good.clone() }, "hidden is 0, expected 1 to 1048576"),

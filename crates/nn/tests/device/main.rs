@@ -1,10 +1,10 @@
 //! Layers, models and their weights on any device: that of the environment variable `KILN_DEVICE`.
 
 mod common;
-mod exchange;
 mod gcn;
 mod gin;
 mod gin_init;
-mod norm;
+mod normalization;
 mod parity;
+mod portable_weights;
 mod sage;

@@ -12,7 +12,10 @@ use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, values};
-use kiln_nn::{Aggregate, BlockModel, Ctx, Exchange, GcnConfig, Mode, Naming, SageConfig, load_safetensors};
+use kiln_nn::{
+    Aggregate, BlockModel, ForwardContext, GcnConfig, Mode, PortableWeights, SageConfig, WeightFormat,
+    load_safetensors,
+};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 /// A few products and sums of numbers of about 1 in f32.
@@ -37,13 +40,18 @@ fn expected() -> Expected {
 }
 
 /// Loads the named weights and runs the model for all nodes over whole neighbourhoods.
-fn check<M: BlockModel + Exchange>(mut model: M, name: &str, naming: Naming, sampler: &NeighborSampler) {
+fn check<M: BlockModel + PortableWeights>(
+    mut model: M,
+    name: &str,
+    naming: WeightFormat,
+    sampler: &NeighborSampler,
+) {
     let Expected { n_nodes, widths, features, outputs, .. } = expected();
     assert_eq!(load_safetensors(&mut model, &read(&format!("{name}.safetensors"))).unwrap(), naming);
     let nodes = || (0..n_nodes as u32).map(NodeId);
     // In another order than the graph's, and one node at a time.
     for seeds in [nodes().rev().collect::<Vec<_>>()].into_iter().chain(nodes().map(|node| vec![node])) {
-        let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+        let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
         let seeds = Seeds::nodes(seeds);
         let sampled = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
         let row = |width: usize, node: &NodeId| node.index() * width..(node.index() + 1) * width;
@@ -59,7 +67,7 @@ fn check<M: BlockModel + Exchange>(mut model: M, name: &str, naming: Naming, sam
     }
 }
 
-fn check_sage(name: &str, naming: Naming) {
+fn check_sage(name: &str, naming: WeightFormat) {
     let Expected { n_nodes, srcs, dsts, widths: [d_in, hidden, n_classes], .. } = expected();
     let config = SageConfig {
         d_in,
@@ -77,12 +85,12 @@ fn check_sage(name: &str, naming: Naming) {
 
 #[test]
 fn sage_with_weights_as_in_pyg() {
-    check_sage("sage_pyg", Naming::Pyg);
+    check_sage("sage_pyg", WeightFormat::Pyg);
 }
 
 #[test]
 fn sage_with_weights_as_in_dgl() {
-    check_sage("sage_dgl", Naming::Dgl);
+    check_sage("sage_dgl", WeightFormat::Dgl);
 }
 
 #[test]
@@ -93,5 +101,5 @@ fn gcn_with_weights_as_in_pyg() {
     let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
     let stored = SamplerConfig::full(2).with_weights(EdgeWeights::Stored);
     let sampler = NeighborSampler::with_config(Arc::new(graph), stored).unwrap();
-    check(model, "gcn_pyg", Naming::Pyg, &sampler);
+    check(model, "gcn_pyg", WeightFormat::Pyg, &sampler);
 }

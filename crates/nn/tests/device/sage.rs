@@ -6,7 +6,7 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
-use kiln_nn::{Aggregate, BlockModel, Ctx, Error, Mode, Sage, SageConfig, SageConvConfig};
+use kiln_nn::{Aggregate, BlockModel, Error, ForwardContext, Mode, Sage, SageConfig, SageConvConfig};
 use kiln_sample::RngKey;
 
 use crate::common::glorot::check_initial_range;
@@ -168,14 +168,14 @@ fn evaluation_has_no_dropout_and_training_has() {
     let device = device();
     let block = DeviceBlock::upload(&wide(), &device);
     let model = model(Aggregate::Mean, 0, &device);
-    let run = |ctx: &Ctx| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
+    let run = |ctx: &ForwardContext| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
     let eval = run(&ctx(Mode::Eval));
-    assert_eq!(eval, run(&Ctx { key: RngKey::new(5), mode: Mode::Eval }));
+    assert_eq!(eval, run(&ForwardContext { key: RngKey::new(5), mode: Mode::Eval }));
     let train = run(&ctx(Mode::Train));
     let mask =
         values(ops::dropout(Tensor::ones([3, 7], &device), block.dst_nodes(), RngKey::new(77), 0, 0.5));
     assert_eq!(train, eval.iter().zip(&mask).map(|(value, factor)| value * factor).collect::<Vec<f32>>());
-    assert_ne!(train, run(&Ctx { key: RngKey::new(5), mode: Mode::Train }));
+    assert_ne!(train, run(&ForwardContext { key: RngKey::new(5), mode: Mode::Train }));
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::NodeId;
 use kiln_loader::{Batcher, ItemSampler, Loader, Phase, Shard};
-use kiln_nn::LayerWise;
+use kiln_nn::LayerWiseModel;
 use rayon::ThreadPool;
 
 use crate::error::Result;
@@ -73,7 +73,7 @@ impl Evaluator {
         phase: Phase,
     ) -> Result<Counts>
     where
-        M: LayerWise + Sync,
+        M: LayerWiseModel + Sync,
         F: Batcher<Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
@@ -100,7 +100,7 @@ impl Evaluator {
         phase: Phase,
     ) -> Result<Evaluation>
     where
-        M: LayerWise + Sync,
+        M: LayerWiseModel + Sync,
         F: Batcher<Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
@@ -139,7 +139,7 @@ impl Evaluator {
 
 impl ExactEvaluator {
     /// The model's outputs for every node of the graph.
-    fn outputs<M: LayerWise + Sync>(
+    fn outputs<M: LayerWiseModel + Sync>(
         &self,
         trainer: &mut Trainer<NodeClassification<M>>,
     ) -> Result<DenseFeatures> {

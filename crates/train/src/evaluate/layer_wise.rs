@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore};
 use kiln_graph::{Csc, NodeId};
 use kiln_kernels::DeviceBlock;
-use kiln_nn::{Ctx, LayerWise, Mode};
+use kiln_nn::{ForwardContext, LayerWiseModel, Mode};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::error::{Error, Result};
@@ -104,7 +104,7 @@ impl LayerWiseInference {
     ///
     /// # Panics
     /// When a layer gives another shape than it promises.
-    pub fn outputs<M: LayerWise>(
+    pub fn outputs<M: LayerWiseModel>(
         &self,
         model: &M,
         features: &dyn FeatureStore,
@@ -120,7 +120,7 @@ impl LayerWiseInference {
         Ok(rows)
     }
 
-    fn check<M: LayerWise>(&self, model: &M, features: &dyn FeatureStore) -> Result<()> {
+    fn check<M: LayerWiseModel>(&self, model: &M, features: &dyn FeatureStore) -> Result<()> {
         let (n_nodes, n_rows) = (self.graph.n_nodes(), features.n_rows());
         if n_nodes == 0 {
             return Err(Error::NoNodes);
@@ -167,7 +167,7 @@ struct Run<'a, M> {
     device: Device,
 }
 
-impl<M: LayerWise> Run<'_, M> {
+impl<M: LayerWiseModel> Run<'_, M> {
     /// One layer over all nodes, from the rows of the layer before it, which hold `held_bytes` of memory.
     fn layer(
         &self,
@@ -201,7 +201,7 @@ impl<M: LayerWise> Run<'_, M> {
         scratch: &mut Scratch,
     ) -> Result<Vec<f32>> {
         // No key matters: all neighbours are picked, and nothing is random in evaluation.
-        let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+        let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
         let n_dst = nodes.len();
         let seeds = Seeds::nodes(nodes.map(NodeId).collect());
         let block = self.inference.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks.remove(0);

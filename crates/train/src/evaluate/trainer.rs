@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use burn::module::Module;
-use kiln_nn::{Ctx, Mode};
+use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::Result;
 use crate::step::batch::DeviceBatch;
@@ -47,7 +47,7 @@ impl<T: Task> Trainer<T> {
             if batch.n_items == 0 {
                 continue;
             }
-            let ctx = Ctx { key: batch.key, mode: Mode::Eval };
+            let ctx = ForwardContext { key: batch.key, mode: Mode::Eval };
             let forward = self.task.forward(&model, &batch.input, &ctx);
             let of_step = self.counts_of(&batch.input, &forward)();
             check_finite("evaluation", step, &of_step)?;

@@ -23,11 +23,11 @@ use crate::step::trainer::Trainer;
 ///
 /// ```no_run
 /// # use kiln_loader::{Batcher, Loader};
-/// # use kiln_nn::LayerWise;
+/// # use kiln_nn::LayerWiseModel;
 /// # use kiln_train::{
 /// #     DeviceBatch, Evaluator, FitConfig, NodeClassification, NodeInput, Outcome, Result, RunConfig, RunDir, Trainer,
 /// # };
-/// # fn example<M: LayerWise + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
+/// # fn example<M: LayerWiseModel + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
 /// #     trainer: Trainer<NodeClassification<M>>,
 /// #     [train, val, test]: [Loader<F>; 3],
 /// # ) -> Result<()> {

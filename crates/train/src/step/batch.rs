@@ -3,7 +3,7 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::run_on_load_stream;
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
-use kiln_nn::{Ctx, Mode};
+use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 
 /// A batch on a device, with what travels beside it: what a trainer takes.
@@ -76,7 +76,7 @@ where
 }
 
 /// The features as the model reads them: they track gradients where it is trained.
-pub(crate) fn tracked(x: &Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+pub(crate) fn tracked(x: &Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
     match ctx.mode {
         Mode::Train => x.clone().autodiff(),
         Mode::Eval => x.clone(),

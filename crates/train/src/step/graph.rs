@@ -4,7 +4,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceGraphs;
 use kiln_loader::GraphBatch;
-use kiln_nn::{Ctx, GraphModel};
+use kiln_nn::{ForwardContext, GraphModel};
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::classification;
@@ -60,7 +60,7 @@ impl<M: GraphModel> Task for GraphClassification<M> {
     type Model = M;
     type Truth = Vec<i32>;
 
-    fn forward(&self, model: &M, input: &GraphInput, ctx: &Ctx) -> Forward {
+    fn forward(&self, model: &M, input: &GraphInput, ctx: &ForwardContext) -> Forward {
         let outputs = model.forward(&input.graphs, tracked(&input.x, ctx), ctx);
         classification::cross_entropy(outputs, &input.labels)
     }

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use kiln_graph::NodeId;
 use kiln_kernels::DeviceBlock;
 use kiln_loader::{MiniBatch, StageTimes};
-use kiln_nn::{BlockModel, Ctx};
+use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::RngKey;
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
@@ -79,7 +79,7 @@ impl<M: BlockModel> Task for NodeClassification<M> {
     type Model = M;
     type Truth = Vec<i32>;
 
-    fn forward(&self, model: &M, input: &NodeInput, ctx: &Ctx) -> Forward {
+    fn forward(&self, model: &M, input: &NodeInput, ctx: &ForwardContext) -> Forward {
         let mut outputs = model.forward(&input.blocks, tracked(&input.x, ctx), ctx);
         if !input.rows_are_seeds() {
             let rows: Vec<i32> = input.seed_index.iter().map(|&row| row as i32).collect();

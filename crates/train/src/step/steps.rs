@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use burn::optim::GradientsParams;
 use kiln_loader::{Batcher, Loader};
-use kiln_nn::{Ctx, Mode};
+use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::{Error, Result};
 use crate::step::batch::DeviceBatch;
@@ -175,7 +175,7 @@ impl<T: Task> Trainer<T> {
             return Ok(Learned { outcome, weight: 0.0, gradients });
         }
         self.comm.set_stage("forward");
-        let ctx = Ctx { key: batch.key, mode: Mode::Train };
+        let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
         let forward = self.task.forward(&self.model, &batch.input, &ctx);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {

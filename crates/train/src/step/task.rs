@@ -1,6 +1,6 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
-use kiln_nn::Ctx;
+use kiln_nn::ForwardContext;
 
 use crate::step::counts::Counts;
 
@@ -17,7 +17,7 @@ pub trait Task {
     ///
     /// Tensors of the input do not track gradients. Where the model is trained ([`Mode::Train`](kiln_nn::Mode::Train)),
     /// those that meet its parameters must: [`Tensor::autodiff`] returns one that does.
-    fn forward(&self, model: &Self::Model, input: &Self::Input, ctx: &Ctx) -> Forward;
+    fn forward(&self, model: &Self::Model, input: &Self::Input, ctx: &ForwardContext) -> Forward;
 
     /// Returns what a batch's outputs will be compared with.
     fn truth(&self, input: &Self::Input) -> Self::Truth;

@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 use kiln_loader::{Shard, StageTimes};
-use kiln_nn::Ctx;
+use kiln_nn::ForwardContext;
 use kiln_sample::RngKey;
 use kiln_train::{Counts, DeviceBatch, Forward, Task, Trainer, VALIDATION};
 
@@ -35,7 +35,7 @@ impl Task for Told {
     type Model = Zero;
     type Truth = Vec<bool>;
 
-    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &Ctx) -> Forward {
+    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &ForwardContext) -> Forward {
         let device = model.value.val().device();
         let losses: Vec<f32> = input.iter().map(|item| item.loss).collect();
         let losses = Tensor::<1>::from_data(TensorData::new(losses, [input.len()]), &device);

@@ -16,7 +16,7 @@ use kiln_loader::{
     Batcher, GraphBatch, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, SeedBatch,
     StageTimes,
 };
-use kiln_nn::{Ctx, Epsilon, GinConfig, GraphModel, Mode, Readout};
+use kiln_nn::{Epsilon, ForwardContext, GinConfig, GraphModel, Mode, Readout};
 use kiln_sample::{RngKey, Seeds};
 use kiln_train::{
     Counts, DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, OptimizerConfig,
@@ -87,7 +87,7 @@ struct SumOfFeatures {
 }
 
 impl GraphModel for SumOfFeatures {
-    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         ops::segment_reduce(graphs.segments(), x, Reduction::Sum).matmul(self.factors.val())
     }
 }
@@ -110,7 +110,7 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     assert_eq!((uploaded.n_items, uploaded.key), (4, RngKey::new(1)));
     let input = &uploaded.input;
     assert_eq!(input.items, [3, 1, 2, 0].map(NodeId));
-    let ctx = Ctx { key: uploaded.key, mode: Mode::Train };
+    let ctx = ForwardContext { key: uploaded.key, mode: Mode::Train };
     let forward = task.forward(&sum_of_features(&device), input, &ctx);
     let outputs = kiln_kernels::to_vec_f32(forward.outputs.clone());
     assert_eq!(outputs, [-1.0, -0.5, 4.0, 2.0, 0.0, 0.0, 1.0, 0.5]);
@@ -151,7 +151,7 @@ fn a_class_without_an_output_is_refused() {
     let model = SumOfFeatures { factors: Param::from_tensor(Tensor::from_data([[1.0]], &device)) };
     let task = GraphClassification::new();
     let uploaded = batch(&four(), &[1]).to_device(&device);
-    task.forward(&model, &uploaded.input, &Ctx { key: RngKey::new(0), mode: Mode::Eval });
+    task.forward(&model, &uploaded.input, &ForwardContext { key: RngKey::new(0), mode: Mode::Eval });
 }
 
 /// Accuracy on graphs that were not trained on, of the best epoch's weights, which have the statistics of

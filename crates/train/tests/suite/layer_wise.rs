@@ -17,7 +17,7 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, values};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher};
-use kiln_nn::{Aggregate, BlockModel, Ctx, GcnConfig, LayerWise, Mode, Sage, SageConfig};
+use kiln_nn::{Aggregate, BlockModel, ForwardContext, GcnConfig, LayerWiseModel, Mode, Sage, SageConfig};
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
 };
@@ -80,7 +80,7 @@ fn n_files(folder: &Path) -> usize {
 
 /// What a model gives for all nodes in one go, from blocks of whole neighbourhoods.
 fn at_once<M: BlockModel>(data: &Dataset, sampler: &NeighborSampler, model: &M, device: &Device) -> Vec<f32> {
-    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
     let seeds = Seeds::nodes((0..300).map(NodeId).collect());
     let whole = sampler.sample_blocks(&seeds, ctx.key, &mut Scratch::default()).unwrap();
     let blocks: Vec<_> = whole.blocks.iter().map(|block| DeviceBlock::upload(block, device)).collect();
@@ -190,13 +190,13 @@ impl BlockModel for WeightedSum {
         self.widths.len() - 1
     }
 
-    fn layer(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &Ctx) -> Tensor<2> {
+    fn layer(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         let weights = block.weights().expect("the blocks should carry weights").clone();
         ops::aggregate(block, x, Aggregation { weights: Some(weights), ..Reduction::Sum.into() })
     }
 }
 
-impl LayerWise for WeightedSum {
+impl LayerWiseModel for WeightedSum {
     fn widths(&self, i: usize) -> [usize; 2] {
         [self.widths[i], self.widths[i + 1]]
     }
@@ -267,12 +267,12 @@ fn layers_that_do_not_fit_each_other_are_refused() {
             2
         }
 
-        fn layer(&self, _: usize, _: &DeviceBlock, _: Tensor<2>, _: &Ctx) -> Tensor<2> {
+        fn layer(&self, _: usize, _: &DeviceBlock, _: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
             unreachable!("nothing should run")
         }
     }
 
-    impl LayerWise for Gap {
+    impl LayerWiseModel for Gap {
         fn widths(&self, i: usize) -> [usize; 2] {
             [[12, 8], [9, 4]][i]
         }

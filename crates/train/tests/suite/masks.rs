@@ -13,7 +13,7 @@ use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
-use kiln_nn::{Aggregate, Ctx, Sage, SageConfig};
+use kiln_nn::{Aggregate, ForwardContext, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     Counts, DeviceBatcher, Forward, NodeClassification, NodeInput, OptimizerConfig, Task, Trainer,
@@ -44,7 +44,7 @@ impl Task for Noted<'_> {
     type Model = Sage;
     type Truth = Vec<i32>;
 
-    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &Ctx) -> Forward {
+    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> Forward {
         let forward = self.task.forward(model, input, ctx);
         let rows = kiln_kernels::to_vec_f32(forward.outputs.clone());
         let mut outputs = self.outputs.lock().unwrap();

@@ -12,7 +12,7 @@ use kiln_feature::FeatureStore;
 use kiln_loader::{
     BatchError, Batcher, ItemSampler, LoaderConfig, MiniBatch, NodeBatcher, SeedBatch, StageTimes,
 };
-use kiln_nn::{Ctx, Sage};
+use kiln_nn::{ForwardContext, Sage};
 use kiln_sample::{NeighborSampler, Scratch};
 use kiln_train::{Counts, Error, Forward, NodeClassification, NodeInput, Task, Trainer};
 
@@ -33,7 +33,7 @@ impl Task for Panicking {
     type Model = Sage;
     type Truth = Vec<i32>;
 
-    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &Ctx) -> Forward {
+    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> Forward {
         if let Some(steps_left) = &mut *self.steps_left.lock().unwrap() {
             if *steps_left == 0 {
                 *self.panicked.lock().unwrap() = Some(Instant::now());

@@ -12,7 +12,7 @@ use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
 use kiln_loader::{Phase, Shard};
-use kiln_nn::{Ctx, Mode, Sage};
+use kiln_nn::{ForwardContext, Mode, Sage};
 use kiln_train::{
     BucketSync, DeviceBatch, DeviceSync, GradientSync, NodeClassification, NodeInput, Task, Trainer, Weight,
     weights_to_bytes,
@@ -77,7 +77,8 @@ fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<
     let (task, model) = (NodeClassification::<Sage>::new(), sage(data, dropout));
     let gradients = |batch: kiln_loader::Result<DeviceBatch<NodeInput>>| {
         let batch = batch.unwrap();
-        let forward = task.forward(&model, &batch.input, &Ctx { key: batch.key, mode: Mode::Train });
+        let forward =
+            task.forward(&model, &batch.input, &ForwardContext { key: batch.key, mode: Mode::Train });
         let loss = forward.loss_sum / batch.n_items as f32;
         flatten(&model, &GradientsParams::from_grads(loss.backward(), &model))
     };
@@ -139,7 +140,7 @@ fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Ve
         if batch.n_items == 0 {
             continue;
         }
-        let ctx = Ctx { key: batch.key, mode: Mode::Train };
+        let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
         let values = kiln_kernels::to_vec_f32(task.forward(&model, &batch.input, &ctx).outputs);
         let width = values.len() / batch.n_items;
         for (seed, row) in batch.input.seeds.iter().zip(values.chunks(width)) {

@@ -10,7 +10,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_comm::SingleRank;
 use kiln_graph::NodeId;
-use kiln_nn::Ctx;
+use kiln_nn::ForwardContext;
 use kiln_train::{
     Counts, EpochReport, Error, FitReport, Forward, MemoryUse, Metrics, OptimizerConfig, Prediction, Run,
     RunFolder, RunIdentity, Summary, Task, Timings, Trainer, TrainerConfig, load_weights, weights_to_bytes,
@@ -50,7 +50,7 @@ impl Task for Nothing {
     type Model = Line;
     type Truth = ();
 
-    fn forward(&self, _: &Line, _: &(), _: &Ctx) -> Forward {
+    fn forward(&self, _: &Line, _: &(), _: &ForwardContext) -> Forward {
         unreachable!("no batch is taken")
     }
 

@@ -6,25 +6,25 @@
 use burn::module::Module;
 use burn::tensor::Device;
 use kiln_kernels::testing::ramp;
-use kiln_nn::{Ctx, Epsilon, Mlp, MlpConfig, Mode, Norm, RowModel};
+use kiln_nn::{Epsilon, ForwardContext, Mlp, MlpConfig, Mode, NodeModule, Normalization};
 use kiln_sample::RngKey;
 use kiln_train::{load_weights, weights_to_bytes};
 
 fn model(seed: u64, device: &Device) -> Mlp {
-    let config = MlpConfig { d_in: 3, hidden: 4, d_out: 2, n_layers: 2, norm: Norm::Batch };
+    let config = MlpConfig { d_in: 3, hidden: 4, d_out: 2, n_layers: 2, norm: Normalization::Batch };
     config.init(RngKey::new(seed), device).unwrap()
 }
 
 /// A pass in which the running statistics move.
 fn train(model: &Mlp, scale: f64) {
     let device = Device::flex().autodiff();
-    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Train };
+    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
     model.forward(ramp::<2>([20, 3], &device) * scale, &ctx);
 }
 
 fn predict(model: &Mlp) -> Vec<f32> {
     let device = Device::flex();
-    let ctx = Ctx { key: RngKey::new(0), mode: Mode::Eval };
+    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
     kiln_kernels::to_vec_f32(model.valid().forward(ramp([5, 3], &device), &ctx))
 }
 
@@ -94,7 +94,7 @@ fn a_clone_keeps_its_statistics_when_others_are_loaded_into_the_model() {
 #[test]
 fn weights_that_do_not_fit_change_nothing() {
     let device = Device::flex().autodiff();
-    let wide = MlpConfig { d_in: 3, hidden: 4, d_out: 5, n_layers: 2, norm: Norm::Batch };
+    let wide = MlpConfig { d_in: 3, hidden: 4, d_out: 5, n_layers: 2, norm: Normalization::Batch };
     let wide = wide.init(RngKey::new(3), &device).unwrap();
     train(&wide, 7.0);
     let mut model = trained();

@@ -11,7 +11,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_comm::{Communicator, SingleRank, ThreadRanks};
 use kiln_loader::{BatchError, StageTimes};
-use kiln_nn::{Ctx, Mode};
+use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 use kiln_train::{
     BucketSync, Counts, DeviceBatch, Error, Forward, GradientSync, MeanStepTime, Optimizer, OptimizerConfig,
@@ -46,7 +46,7 @@ impl Task for Plane {
     type Model = Linear;
     type Truth = Tensor<2>;
 
-    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &Ctx) -> Forward {
+    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &ForwardContext) -> Forward {
         let tracked = |tensor: &Tensor<2>| match ctx.mode {
             Mode::Train => tensor.clone().autodiff(),
             Mode::Eval => tensor.clone(),

@@ -6,11 +6,11 @@ pub(crate) mod graphs;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use kiln_kernels::testing::values;
-use kiln_nn::{Ctx, Mode};
+use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 
-pub(crate) fn ctx(mode: Mode) -> Ctx {
-    Ctx { key: RngKey::new(77), mode }
+pub(crate) fn ctx(mode: Mode) -> ForwardContext {
+    ForwardContext { key: RngKey::new(77), mode }
 }
 
 /// The names and values of a model's parameters, in the order in which they are saved.

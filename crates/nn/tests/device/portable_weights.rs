@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use half::{bf16, f16};
 use kiln_kernels::testing::{device, values};
 use kiln_nn::{
-    Aggregate, Error, Exchange, Gcn, GcnConfig, Naming, Sage, SageConfig, load_safetensors, to_safetensors,
+    Aggregate, Error, Gcn, GcnConfig, PortableWeights, Sage, SageConfig, WeightFormat, load_safetensors,
+    to_safetensors,
 };
 use kiln_sample::RngKey;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
@@ -69,7 +70,7 @@ fn gcn(seed: u64, n_layers: usize) -> Gcn {
 }
 
 /// A file of two layers with biases that are not zero.
-fn file<M: Exchange>(model: &M, naming: Naming) -> File {
+fn file<M: PortableWeights>(model: &M, naming: WeightFormat) -> File {
     let mut file = file_of(&to_safetensors(model, naming));
     for (start, tensor) in file.values_mut().filter(|tensor| tensor.shape.len() == 1).enumerate() {
         *tensor = counted(&tensor.shape, start as f32 + 0.5);
@@ -78,14 +79,14 @@ fn file<M: Exchange>(model: &M, naming: Naming) -> File {
 }
 
 /// What is wrong with a file, and that the model is as it was.
-fn fail<M: Exchange>(mut model: M, bytes: &[u8]) -> Error {
-    let before = to_safetensors(&model, Naming::Pyg);
+fn fail<M: PortableWeights>(mut model: M, bytes: &[u8]) -> Error {
+    let before = to_safetensors(&model, WeightFormat::Pyg);
     let error = load_safetensors(&mut model, bytes).unwrap_err();
-    assert!(to_safetensors(&model, Naming::Pyg) == before, "nothing is changed by: {error}");
+    assert!(to_safetensors(&model, WeightFormat::Pyg) == before, "nothing is changed by: {error}");
     error
 }
 
-fn check_message<M: Exchange>(model: M, file: &File, message: &str) {
+fn check_message<M: PortableWeights>(model: M, file: &File, message: &str) {
     assert_eq!(fail(model, &bytes_of(file)).to_string(), message);
 }
 
@@ -98,7 +99,7 @@ fn written_files_have_these_names_and_shapes() {
         names.iter().map(|(name, shape)| (name.to_string(), shape.to_vec())).collect()
     };
     assert_eq!(
-        names(file(&sage(0, 1), Naming::Pyg)),
+        names(file(&sage(0, 1), WeightFormat::Pyg)),
         expected(&[
             ("convs.0.lin_l.bias", &[4]),
             ("convs.0.lin_l.weight", &[4, 2]),
@@ -106,7 +107,7 @@ fn written_files_have_these_names_and_shapes() {
         ])
     );
     assert_eq!(
-        names(file(&sage(0, 1), Naming::Dgl)),
+        names(file(&sage(0, 1), WeightFormat::Dgl)),
         expected(&[
             ("layers.0.fc_neigh.weight", &[4, 2]),
             ("layers.0.fc_self.bias", &[4]),
@@ -114,17 +115,17 @@ fn written_files_have_these_names_and_shapes() {
         ])
     );
     assert_eq!(
-        names(file(&gcn(0, 1), Naming::Pyg)),
+        names(file(&gcn(0, 1), WeightFormat::Pyg)),
         expected(&[("convs.0.bias", &[4]), ("convs.0.lin.weight", &[4, 2]),])
     );
     assert_eq!(
-        names(file(&gcn(0, 1), Naming::Dgl)),
+        names(file(&gcn(0, 1), WeightFormat::Dgl)),
         expected(&[("layers.0.bias", &[4]), ("layers.0.weight", &[2, 4]),])
     );
 }
 
-fn check_round_trip<M: Exchange>(from: M, mut to: M) {
-    for naming in [Naming::Pyg, Naming::Dgl] {
+fn check_round_trip<M: PortableWeights>(from: M, mut to: M) {
+    for naming in [WeightFormat::Pyg, WeightFormat::Dgl] {
         let bytes = bytes_of(&file(&from, naming));
         assert_eq!(load_safetensors(&mut to, &bytes).unwrap(), naming);
         let written = to_safetensors(&to, naming);
@@ -174,7 +175,7 @@ fn own_and_neighbours_weights_keep_apart() {
 
 #[test]
 fn layers_are_found_under_any_prefix() {
-    let file = file(&sage(1, 2), Naming::Pyg);
+    let file = file(&sage(1, 2), WeightFormat::Pyg);
     let mut expected = sage(0, 2);
     load_safetensors(&mut expected, &bytes_of(&file)).unwrap();
     for prefix in ["conv", "layers.", "module.layers.", "model.gnn.module_", ""] {
@@ -183,22 +184,25 @@ fn layers_are_found_under_any_prefix() {
         let renamed = self::renamed(&renamed, "convs.", prefix);
         let mut model = sage(0, 2);
         load_safetensors(&mut model, &bytes_of(&renamed)).unwrap();
-        assert!(to_safetensors(&model, Naming::Pyg) == to_safetensors(&expected, Naming::Pyg), "{prefix}");
+        assert!(
+            to_safetensors(&model, WeightFormat::Pyg) == to_safetensors(&expected, WeightFormat::Pyg),
+            "{prefix}"
+        );
     }
 }
 
 #[test]
 fn the_bias_of_earlier_versions_of_dgl_is_read() {
-    let file = file(&sage(1, 2), Naming::Dgl);
+    let file = file(&sage(1, 2), WeightFormat::Dgl);
     let (mut new, mut old) = (sage(0, 2), sage(0, 2));
     load_safetensors(&mut new, &bytes_of(&file)).unwrap();
     load_safetensors(&mut old, &bytes_of(&renamed(&file, "fc_self.bias", "bias"))).unwrap();
-    assert!(to_safetensors(&old, Naming::Dgl) == to_safetensors(&new, Naming::Dgl));
+    assert!(to_safetensors(&old, WeightFormat::Dgl) == to_safetensors(&new, WeightFormat::Dgl));
 }
 
 #[test]
 fn a_layer_without_a_bias_gets_zeros() {
-    let mut file = file(&gcn(1, 2), Naming::Pyg);
+    let mut file = file(&gcn(1, 2), WeightFormat::Pyg);
     let mut model = gcn(0, 2);
     load_safetensors(&mut model, &bytes_of(&file)).unwrap();
     assert_eq!(values(model.layers[1].bias.val()), [1.5, 2.5, 3.5, 4.5]);
@@ -231,7 +235,7 @@ fn loaded_parameters_stay_the_same_and_trainable() {
     let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout };
     let mut model = config.init(RngKey::new(0), &device().autodiff()).unwrap();
     let id = model.layers[0].weight.id;
-    load_safetensors(&mut model, &to_safetensors(&gcn(1, 1), Naming::Pyg)).unwrap();
+    load_safetensors(&mut model, &to_safetensors(&gcn(1, 1), WeightFormat::Pyg)).unwrap();
     assert_eq!(model.layers[0].weight.id, id);
     let weight = model.layers[0].weight.val();
     assert!(weight.is_require_grad());
@@ -241,7 +245,7 @@ fn loaded_parameters_stay_the_same_and_trainable() {
 
 #[test]
 fn other_element_types_are_refused() {
-    let mut file = file(&gcn(1, 2), Naming::Pyg);
+    let mut file = file(&gcn(1, 2), WeightFormat::Pyg);
     let weight = file.get_mut("convs.1.lin.weight").unwrap();
     weight.dtype = Dtype::I32;
     let message = "convs.1.lin.weight has I32 elements, expected F32, F64, F16 or BF16: cast the weights \
@@ -251,7 +255,7 @@ fn other_element_types_are_refused() {
 
 #[test]
 fn broken_files_are_refused() {
-    let good = to_safetensors(&sage(0, 2), Naming::Pyg);
+    let good = to_safetensors(&sage(0, 2), WeightFormat::Pyg);
     let mut cases: Vec<Vec<u8>> = (0..good.len()).step_by(7).map(|end| good[..end].to_vec()).collect();
     cases.push([&good[..], &[0]].concat());
     cases.push(b"PK\x03\x04 what torch.save writes is an archive".to_vec());
@@ -265,7 +269,7 @@ fn broken_files_are_refused() {
 
 #[test]
 fn a_missing_tensor_is_named() {
-    let mut file = file(&sage(0, 2), Naming::Pyg);
+    let mut file = file(&sage(0, 2), WeightFormat::Pyg);
     file.remove("convs.1.lin_r.weight");
     let message = "the file has no convs.1.lin_r.weight: save a model whose layers have it \
                    (root_weight=True in PyG; weight=True and another aggregator than \"gcn\" in DGL)";
@@ -274,14 +278,14 @@ fn a_missing_tensor_is_named() {
 
 #[test]
 fn tensors_too_many_are_named() {
-    let mut all = file(&sage(0, 2), Naming::Pyg);
+    let mut all = file(&sage(0, 2), WeightFormat::Pyg);
     all.insert("convs.1.lin.weight".into(), counted(&[3, 3], 0.0));
     all.insert("head.scale".into(), counted(&[3], 0.0));
     let message = "the model has no place for `convs.1.lin.weight`, `head.scale`: save its layers only, and \
                    check their kind";
     check_message(sage(1, 2), &all, message);
     // A norm next to DGL's layers, whose bias could be a layer's.
-    let mut all = file(&sage(0, 2), Naming::Dgl);
+    let mut all = file(&sage(0, 2), WeightFormat::Dgl);
     all.insert("norm.bias".into(), counted(&[3], 0.0));
     let message = "the model has no place for `norm.bias`: save its layers only, and check their kind";
     check_message(sage(1, 2), &all, message);
@@ -289,7 +293,7 @@ fn tensors_too_many_are_named() {
 
 #[test]
 fn two_tensors_for_one_parameter_are_refused() {
-    let mut file = file(&sage(0, 2), Naming::Dgl);
+    let mut file = file(&sage(0, 2), WeightFormat::Dgl);
     file.insert("layers.1.bias".into(), counted(&[4], 0.0));
     let message = "layers.1.bias and layers.1.fc_self.bias are the same parameter of one layer: keep one of \
                    them";
@@ -300,14 +304,14 @@ fn two_tensors_for_one_parameter_are_refused() {
 fn another_number_of_layers_is_refused() {
     let message = "the file has 3 layers (`convs.0.`, `convs.1.`, `convs.2.`), the model 2: make a model of 3 \
                    layers";
-    check_message(sage(1, 2), &file(&sage(0, 3), Naming::Pyg), message);
+    check_message(sage(1, 2), &file(&sage(0, 3), WeightFormat::Pyg), message);
     let message = "the file has 1 layers (`layers.0.`), the model 2: make a model of 1 layers";
-    check_message(gcn(1, 2), &file(&gcn(0, 1), Naming::Dgl), message);
+    check_message(gcn(1, 2), &file(&gcn(0, 1), WeightFormat::Dgl), message);
 }
 
 #[test]
 fn layers_whose_order_is_not_clear_are_refused() {
-    let file = renamed(&file(&gcn(0, 2), Naming::Pyg), "convs.0.", "input.");
+    let file = renamed(&file(&gcn(0, 2), WeightFormat::Pyg), "convs.0.", "input.");
     let file = renamed(&file, "convs.1.", "output.");
     let message =
         "which of the layers input. and output. comes first is not clear: number them under one name";
@@ -316,17 +320,17 @@ fn layers_whose_order_is_not_clear_are_refused() {
 
 #[test]
 fn other_shapes_are_refused() {
-    let mut all = file(&sage(0, 2), Naming::Pyg);
+    let mut all = file(&sage(0, 2), WeightFormat::Pyg);
     all.insert("convs.0.lin_r.weight".into(), counted(&[3, 5], 0.0));
     let message =
         "convs.0.lin_r.weight has the shape [3, 5], expected [3, 2]: make a model of the file's widths";
     check_message(sage(1, 2), &all, message);
-    let mut all = file(&sage(0, 2), Naming::Pyg);
+    let mut all = file(&sage(0, 2), WeightFormat::Pyg);
     all.insert("convs.1.lin_l.bias".into(), counted(&[1, 4], 0.0));
     let message = "convs.1.lin_l.bias has the shape [1, 4], expected [4]: make a model of the file's widths";
     check_message(sage(1, 2), &all, message);
     // The transpose of what the layout says is another shape, too.
-    let mut all = file(&gcn(0, 2), Naming::Dgl);
+    let mut all = file(&gcn(0, 2), WeightFormat::Dgl);
     all.insert("layers.0.weight".into(), counted(&[3, 2], 0.0));
     let message = "layers.0.weight has the shape [3, 2], expected [2, 3]: make a model of the file's widths";
     check_message(gcn(1, 2), &all, message);
@@ -337,7 +341,7 @@ fn names_of_neither_library_are_refused() {
     let message = "no tensor's name ends in `lin_l.weight`, `lin_r.weight`, `fc_neigh.weight`, \
                    `fc_self.weight`; the file has `convs.0.bias`, `convs.0.lin.weight`, `convs.1.bias`, \
                    `convs.1.lin.weight`: save the layers of such a model";
-    check_message(sage(1, 2), &file(&gcn(0, 2), Naming::Pyg), message);
+    check_message(sage(1, 2), &file(&gcn(0, 2), WeightFormat::Pyg), message);
     let many: File = (0..9).map(|idx| (format!("t{idx}"), counted(&[1], 0.0))).collect();
     let message = "no tensor's name ends in `lin.weight`, `weight`; the file has `t0`, `t1`, `t2`, `t3`, `t4`, \
                    `t5` and 3 more: save the layers of such a model";
@@ -349,8 +353,8 @@ fn names_of_neither_library_are_refused() {
 
 #[test]
 fn names_of_both_libraries_are_refused() {
-    let mut both = file(&sage(0, 1), Naming::Pyg);
-    both.extend(renamed(&file(&sage(0, 2), Naming::Dgl), "layers.0.", "layers.7."));
+    let mut both = file(&sage(0, 1), WeightFormat::Pyg);
+    both.extend(renamed(&file(&sage(0, 2), WeightFormat::Dgl), "layers.0.", "layers.7."));
     let message = "convs.0.lin_l.weight is named as in PyG, layers.1.fc_neigh.weight as in DGL: save the layers \
                    of one model only";
     check_message(sage(1, 2), &both, message);

@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::Device;
 use kiln_kernels::testing::{check_close, device, ramp, values};
-use kiln_nn::{Ctx, Mlp, MlpConfig, Mode, Norm, RowModel};
+use kiln_nn::{ForwardContext, Mlp, MlpConfig, Mode, NodeModule, Normalization};
 use kiln_sample::RngKey;
 
 /// A few dozen numbers added up in another order, or rounded otherwise.
@@ -13,9 +13,9 @@ const TOLERANCE: f32 = 1e-4;
 /// The running means and variances after some training passes, and predictions by them.
 fn trained(device: &Device) -> [Vec<f32>; 3] {
     let tracked = device.clone().autodiff();
-    let config = MlpConfig { d_in: 3, hidden: 4, d_out: 2, n_layers: 2, norm: Norm::Batch };
+    let config = MlpConfig { d_in: 3, hidden: 4, d_out: 2, n_layers: 2, norm: Normalization::Batch };
     let model: Mlp = config.init(RngKey::new(1), &tracked).unwrap();
-    let ctx = |mode| Ctx { key: RngKey::new(0), mode };
+    let ctx = |mode| ForwardContext { key: RngKey::new(0), mode };
     for pass in 1..4 {
         model.forward(ramp::<2>([20, 3], &tracked) * f64::from(pass), &ctx(Mode::Train));
     }

@@ -1,11 +1,11 @@
 use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::{Device, Tensor, module};
 
-use crate::{Ctx, Mode};
+use crate::{ForwardContext, Mode};
 
-/// What brings the columns of hidden rows to one scale.
+/// A normalisation, which brings the columns of hidden rows to one scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Norm {
+pub enum Normalization {
     /// Nothing.
     None,
     /// Batch normalisation (Ioffe and Szegedy 2015), Burn's: over all rows of the batch, with the running
@@ -14,7 +14,7 @@ pub enum Norm {
     Batch,
 }
 
-impl Norm {
+impl Normalization {
     /// The normalisation of rows of this width, if there is any.
     pub(crate) fn init(self, width: usize, device: &Device) -> Option<BatchNorm> {
         match self {
@@ -33,7 +33,7 @@ impl Norm {
 ///
 /// Burn holds each thread's last update back, and clones of a model share them: one thread at a time trains
 /// a model and its clones, and `Module::valid` is what others predict by.
-pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &Ctx) -> Tensor<2> {
+pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
     let [n_rows, _] = x.dims();
     match ctx.mode {
         _ if n_rows == 0 => x,
