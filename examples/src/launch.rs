@@ -262,7 +262,7 @@ pub(crate) fn sum_on_device<T: kiln_train::Task>(
         None => take_local(trainer.comm().rank_info(), run)?,
     };
     let Some(mut nccl) = nccl else { return Ok(trainer) };
-    Ok(trainer.with_sync(kiln_train::DeviceSync::new(move |bucket| Ok(nccl.sum(bucket)?))))
+    Ok(trainer.with_sync(kiln_train::DeviceAllReduce::new(move |bucket| Ok(nccl.sum(bucket)?))))
 }
 
 /// The NCCL communicator of this process, if every process computes on a GPU of its own and has NCCL. The processes agree

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_train::{
-    Counts, DeviceBatch, Error, Evaluation, Observer, Outcome, Result, RunConfig, Task, Trainer,
+    DeviceBatch, Error, Evaluation, MetricSums, Outcome, Result, RunConfig, Task, TrainCallback, Trainer,
 };
 
 use crate::args::{FitArgs, Settings};
@@ -34,7 +34,7 @@ pub struct Program<'a> {
 
 impl Program<'_> {
     /// Runs the training ([`RunConfig::fit`]) and tests its best model, and prints how it goes on the first rank. A meeting
-    /// of the ranks; what `observer` does it does on each.
+    /// of the ranks; what `callback` does it does on each.
     ///
     /// # Errors
     /// The errors of the run, and of `validate` and `test`.
@@ -42,9 +42,9 @@ impl Program<'_> {
         &self,
         trainer: Trainer<T>,
         [train, val, test]: &[Loader<F>; 3],
-        validate: impl FnMut(&mut Trainer<T>, &Loader<F>, Phase) -> Result<Counts>,
+        validate: impl FnMut(&mut Trainer<T>, &Loader<F>, Phase) -> Result<MetricSums>,
         evaluate: impl FnOnce(&mut Trainer<T>, &Loader<F>, Phase) -> Result<Evaluation>,
-        observer: impl Observer,
+        callback: impl TrainCallback,
     ) -> anyhow::Result<Ending> {
         let n_steps = train.n_steps(trainer.next_phase());
         let trainer = trainer.with_stop(stop_flag()?);
@@ -52,10 +52,10 @@ impl Program<'_> {
         let trainer = crate::launch::sum_on_device(trainer, self.run)?;
         self.run.check_steps(train.items().items().len(), n_steps)?;
         let progress = || Progress::new(self.fit.epochs, n_steps, self.run.n_ranks(), self.loss_every);
-        let mut observers = (trainer.is_first().then(progress), observer);
+        let mut callbacks = (trainer.is_rank_zero().then(progress), callback);
         let config = self.config();
-        let outcome = config.fit(trainer, train, val, validate, &mut observers).map_err(with_flag)?;
-        let (progress, _) = observers;
+        let outcome = config.fit(trainer, train, val, validate, &mut callbacks).map_err(with_flag)?;
+        let (progress, _) = callbacks;
         match outcome {
             Outcome::Interrupted(run) => {
                 if let (Some(folder), Some(progress)) = (run.folder(), progress) {

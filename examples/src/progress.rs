@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln_train::{Counts, EpochReport, MeanStepTime, Observer, Resumed, Run, StepReport};
+use kiln_train::{EpochReport, MeanStepTime, MetricSums, Resumed, Run, StepReport, TrainCallback};
 
 /// Steps that the mean time of an iteration leaves out.
 const WARMUP_STEPS: u64 = 10;
@@ -58,7 +58,7 @@ impl Progress {
     }
 }
 
-impl Observer for Progress {
+impl TrainCallback for Progress {
     fn started(&mut self, run: &Run) {
         let Some(Resumed { epoch, step, n_ranks, damage }) = run.resumed() else { return };
         if let Some(damage) = damage {
@@ -87,7 +87,7 @@ impl Observer for Progress {
         }
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let seconds = train.wall.as_secs_f64();
         let line = format!(
             "epoch {epoch:3}/{}  loss {:.4}  train {:.4}  val {:.4}  {seconds:.2} s  {:.0} seeds/s{}",
@@ -123,10 +123,10 @@ pub(crate) struct TrainerLine<F> {
     pub(crate) besides: F,
 }
 
-impl<F: Fn() -> S, S: fmt::Display> Observer for TrainerLine<F> {
+impl<F: Fn() -> S, S: fmt::Display> TrainCallback for TrainerLine<F> {
     fn step(&mut self, _: &StepReport) {}
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, _: &Counts, _: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, _: &MetricSums, _: bool) {
         let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
         let besides = (self.besides)();
         // Of every process, not of the first one alone.

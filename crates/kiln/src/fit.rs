@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use kiln_train::{Counts, EpochReport, Observer, RunDir, StepReport};
+use kiln_train::{EpochReport, MetricSums, RunDir, StepReport, TrainCallback};
 
 /// How long a run trains, and where it keeps its files.
 #[must_use = "pass it to Trainer::fit"]
@@ -12,7 +12,7 @@ pub struct FitConfig {
     /// If not set, a numbered folder with the dataset's name.
     pub(crate) dir: Option<RunDir>,
     pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) callback: Box<dyn Observer>,
+    pub(crate) callback: Box<dyn TrainCallback>,
     pub(crate) is_quiet: bool,
 }
 
@@ -59,7 +59,7 @@ impl FitConfig {
     }
 
     /// Notifies an observer of each step and epoch, on every rank.
-    pub fn callback(self, callback: impl Observer + 'static) -> Self {
+    pub fn callback(self, callback: impl TrainCallback + 'static) -> Self {
         Self { callback: Box::new(callback), ..self }
     }
 
@@ -81,10 +81,10 @@ pub(crate) struct EpochLines {
     pub(crate) n_epochs: usize,
 }
 
-impl Observer for EpochLines {
+impl TrainCallback for EpochLines {
     fn step(&mut self, _: &StepReport) {}
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let (n_epochs, seconds, mark) =
             (self.n_epochs, train.wall.as_secs_f64(), if is_best { "  *" } else { "" });
         let (loss, accuracy, val) = (train.counts.loss(), train.counts.accuracy(), val.accuracy());

@@ -8,8 +8,8 @@ use kiln_loader::Phase;
 use kiln_nn::{LayerWiseModel, ModelConfig};
 use kiln_sample::{EdgeWeights, RngKey};
 use kiln_train::{
-    About, Best, Counts, Evaluation, Evaluator, FitReport, NodeClassification, OptimizerConfig, Outcome, Run,
-    RunConfig, RunDir, RunFolder, RunIdentity, Summary, TrainerConfig,
+    Best, Evaluation, Evaluator, FitReport, MetricSums, NodeClassification, OptimizerConfig, Outcome,
+    ReportInfo, Run, RunConfig, RunDir, RunFolder, RunIdentity, Summary, TrainerConfig,
 };
 
 use crate::fit::EpochLines;
@@ -92,13 +92,13 @@ impl<C: ModelConfig> Trainer<C> {
             started,
         };
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines { n_epochs: schedule.n_epochs });
-        let (mut observers, evaluator) = ((lines, callback), Evaluator::Sampled);
+        let (mut callbacks, evaluator) = ((lines, callback), Evaluator::Sampled);
         let outcome = run.fit(
             trainer,
             &train,
             &val,
             |trainer, val, phase| evaluator.count(trainer, val, phase),
-            &mut observers,
+            &mut callbacks,
         )?;
         match outcome {
             Outcome::Interrupted(run) => {
@@ -181,7 +181,7 @@ impl<M: LayerWiseModel + Sync> TrainedModel<M> {
     ///
     /// # Errors
     /// An empty split, and the errors of sampling.
-    pub fn evaluate(&self, loader: &NeighborLoader, phase: Phase) -> Result<Counts> {
+    pub fn evaluate(&self, loader: &NeighborLoader, phase: Phase) -> Result<MetricSums> {
         let mut trainer = self.parts.trainer(|_, _| Ok(self.model.clone()))?;
         let batches = loader.build(phase, &trainer)?;
         let counts = Evaluator::Sampled.count(&mut trainer, &batches, phase)?;
@@ -211,8 +211,8 @@ impl<M: LayerWiseModel + Sync> TrainedModel<M> {
     pub fn write_report(&self, loader: &NeighborLoader) -> Result<Option<Summary>> {
         let test = self.predict(loader, Phase::Test)?;
         let (title, class_names) = (&loader.data.name, &loader.data.class_names[..]);
-        let about = About { title, class_names, elapsed: self.started.elapsed() };
-        Ok(self.run.finish(&test, &self.report, &about)?)
+        let info = ReportInfo { title, class_names, elapsed: self.started.elapsed() };
+        Ok(self.run.finish(&test, &self.report, &info)?)
     }
 
     /// The run's folder, on rank 0.

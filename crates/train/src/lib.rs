@@ -6,9 +6,9 @@
 //! travelled with the batch.
 //!
 //! ```
-//! use kiln_train::Counts;
+//! use kiln_train::MetricSums;
 //! // Metrics are counts, so that sums over batches and over ranks are exact.
-//! let counts = Counts { loss_sum: 3.0, weight: 4.0, hits: 3, total: 4 };
+//! let counts = MetricSums { loss_sum: 3.0, weight: 4.0, hits: 3, total: 4 };
 //! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
 //! ```
 //!
@@ -29,29 +29,29 @@ pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
 pub use evaluate::metrics::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics, roc_auc};
 #[cfg(feature = "report")]
 pub use report::page::ReportPage;
+pub use run::callback::TrainCallback;
 pub use run::contract::DETERMINISM_CONTRACT;
-pub use run::fit::{FitConfig, TEST, VALIDATION, fit, test_best};
+pub use run::fit::{FitConfig, TEST, VALIDATION, evaluate_best, fit};
 pub use run::folder::RunFolder;
 pub use run::identity::RunIdentity;
 pub use run::metrics_file::EpochRow;
-pub use run::observer::Observer;
 pub use run::run_config::{Outcome, RunConfig, Tested, Trained};
 pub use run::run_dir::RunDir;
-pub use run::state::{About, Resumed, Run};
+pub use run::state::{ReportInfo, Resumed, Run};
 pub use run::summary::{Best, FitReport, Summary};
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;
-pub use step::counts::{Counts, Weight};
-pub use step::device_fetch::DeviceNodeBatcher;
-pub use step::device_sync::DeviceSync;
+pub use step::device_all_reduce::DeviceAllReduce;
+pub use step::device_node_batcher::DeviceNodeBatcher;
 pub use step::graph::{GraphClassification, GraphInput};
 pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};
+pub use step::metric_sums::{LossWeight, MetricSums};
 pub use step::node::{NodeClassification, NodeInput};
 pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, StepDecay};
 pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};
-pub use step::sync::{BucketSync, GradientSync};
-pub use step::task::{Forward, Task};
+pub use step::sync::{GradientSync, HostAllReduce};
+pub use step::task::{StepOutput, Task};
 pub use step::trainer::{Trainer, TrainerConfig};
 pub use step::weights::{load_weights, weights_to_bytes};
 

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::evaluate::metrics::{Confusion, ConfusionMatrix, Metrics, roc_auc};
 use crate::step::classification::Prediction;
 use crate::step::classification::predicted_class;
-use crate::step::counts::Counts;
-use crate::step::task::Forward;
+use crate::step::metric_sums::MetricSums;
+use crate::step::task::StepOutput;
 
 /// Nodes whose rows are held at once where only counts are asked for.
 const NODES_AT_ONCE: usize = 4096;
@@ -53,8 +53,8 @@ impl Evaluation {
     ///
     /// # Errors
     /// As [`Evaluation::of`] and [`Evaluation::counts`].
-    pub fn count(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<Counts> {
-        let mut counts = Counts::default();
+    pub fn count(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<MetricSums> {
+        let mut counts = MetricSums::default();
         for nodes in nodes.chunks(NODES_AT_ONCE) {
             counts += Self::of(outputs, nodes, labels)?.counts()?;
         }
@@ -67,7 +67,7 @@ impl Evaluation {
     /// # Panics
     /// When the numbers of items, labels and rows differ, or the outputs have another number of classes
     /// than those before.
-    pub fn add(&mut self, items: &[NodeId], labels: &[i32], forward: &Forward) {
+    pub fn add(&mut self, items: &[NodeId], labels: &[i32], forward: &StepOutput) {
         let [n_rows, n_classes] = forward.outputs.dims();
         let (n_items, n_labels) = (items.len(), labels.len());
         assert!(n_items == n_rows && n_labels == n_rows, "{n_items} items, {n_labels} labels, {n_rows} rows");
@@ -129,8 +129,8 @@ impl Evaluation {
     ///
     /// # Errors
     /// [`Error::LossNotFinite`].
-    pub fn counts(&self) -> Result<Counts> {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> Result<MetricSums> {
+        let mut counts = MetricSums::default();
         for (row, &label) in self.rows().zip(&self.labels) {
             counts.loss_sum += log_sum_exp(row) - f64::from(row[label as usize]);
             counts.hits += u64::from(predicted_class(row) == label as u32);

@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::layer_wise::LayerWiseInference;
 use crate::step::batch::DeviceBatch;
-use crate::step::counts::Counts;
 use crate::step::loaders::BatchConfig;
+use crate::step::metric_sums::MetricSums;
 use crate::step::node::{NodeClassification, NodeInput};
-use crate::step::task::{Forward, Task};
+use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::Trainer;
 
 /// How the ranks evaluate a node classifier: who takes which nodes, and with which neighbours.
@@ -71,7 +71,7 @@ impl Evaluator {
         trainer: &mut Trainer<NodeClassification<M>>,
         loader: &Loader<F>,
         phase: Phase,
-    ) -> Result<Counts>
+    ) -> Result<MetricSums>
     where
         M: LayerWiseModel + Sync,
         F: Batcher<Batch = DeviceBatch<NodeInput>>,
@@ -79,9 +79,10 @@ impl Evaluator {
         self.check(trainer, loader)?;
         let counts = match self {
             Self::Sampled => return trainer.evaluate(loader.epoch(phase), |_, _| ()),
-            Self::FirstRank { n_batches } => trainer
-                .on_first(|trainer| trainer.evaluate_own(loader.epoch(phase).take(*n_batches), |_, _| ()))?,
-            Self::Exact(exact) => trainer.on_first(|trainer| {
+            Self::FirstRank { n_batches } => trainer.on_rank_zero(|trainer| {
+                trainer.evaluate_own(loader.epoch(phase).take(*n_batches), |_, _| ())
+            })?,
+            Self::Exact(exact) => trainer.on_rank_zero(|trainer| {
                 let outputs = exact.outputs(trainer)?;
                 Evaluation::count(&outputs, loader.items().items(), &exact.labels)
             })?,
@@ -105,16 +106,17 @@ impl Evaluator {
     {
         self.check(trainer, loader)?;
         let mut evaluation = Evaluation::default();
-        let add = |input: &NodeInput, forward: &Forward| evaluation.add(&input.seeds, &input.labels, forward);
+        let add =
+            |input: &NodeInput, forward: &StepOutput| evaluation.add(&input.seeds, &input.labels, forward);
         match self {
             Self::Sampled => {
                 trainer.evaluate(loader.epoch(phase), add)?;
             }
             Self::FirstRank { .. } => {
-                trainer.on_first(|trainer| trainer.evaluate_own(loader.epoch(phase), add))?;
+                trainer.on_rank_zero(|trainer| trainer.evaluate_own(loader.epoch(phase), add))?;
             }
             Self::Exact(exact) => {
-                evaluation = trainer.on_first(|trainer| {
+                evaluation = trainer.on_rank_zero(|trainer| {
                     let outputs = exact.outputs(trainer)?;
                     Evaluation::of(&outputs, loader.items().items(), &exact.labels)
                 })?;

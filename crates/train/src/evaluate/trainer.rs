@@ -5,9 +5,9 @@ use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::Result;
 use crate::step::batch::DeviceBatch;
-use crate::step::counts::Counts;
+use crate::step::metric_sums::MetricSums;
 use crate::step::steps::check_finite;
-use crate::step::task::{Forward, Task};
+use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::Trainer;
 
 /// How long ranks wait for the one that works for all of them: a day. One that fails is noticed at once.
@@ -23,8 +23,8 @@ impl<T: Task> Trainer<T> {
     pub fn evaluate(
         &mut self,
         batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
-        mut visit: impl FnMut(&T::Input, &Forward),
-    ) -> Result<Counts> {
+        mut visit: impl FnMut(&T::Input, &StepOutput),
+    ) -> Result<MetricSums> {
         let counts = self.evaluate_own(batches, &mut visit)?;
         counts.sum_over(&mut *self.comm)
     }
@@ -36,11 +36,11 @@ impl<T: Task> Trainer<T> {
     pub fn evaluate_own(
         &mut self,
         batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
-        mut visit: impl FnMut(&T::Input, &Forward),
-    ) -> Result<Counts> {
+        mut visit: impl FnMut(&T::Input, &StepOutput),
+    ) -> Result<MetricSums> {
         self.comm.set_stage("evaluation");
         let model = self.model.valid();
-        let mut counts = Counts::default();
+        let mut counts = MetricSums::default();
         for (step, batch) in batches.into_iter().enumerate() {
             let batch = batch?;
             self.check_device(&batch)?;
@@ -57,14 +57,14 @@ impl<T: Task> Trainer<T> {
         Ok(counts)
     }
 
-    /// Has the first rank alone work, while the others wait for as long as it lives; they get the default. A
+    /// Has rank 0 alone work, while the others wait for as long as it lives; they get the default. A
     /// meeting.
     ///
     /// # Errors
     /// What `work` says, and [`Error::Ranks`](crate::Error::Ranks).
-    pub fn on_first<V: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<V>) -> Result<V> {
+    pub fn on_rank_zero<V: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<V>) -> Result<V> {
         self.comm.set_stage("evaluation on the first rank");
-        let value = if self.is_first() { work(self)? } else { V::default() };
+        let value = if self.is_rank_zero() { work(self)? } else { V::default() };
         self.comm.barrier(PATIENCE)?;
         Ok(value)
     }
@@ -73,7 +73,7 @@ impl<T: Task> Trainer<T> {
     ///
     /// # Errors
     /// [`Error::Ranks`](crate::Error::Ranks).
-    pub fn sum(&mut self, counts: Counts) -> Result<Counts> {
+    pub fn sum(&mut self, counts: MetricSums) -> Result<MetricSums> {
         counts.sum_over(&mut *self.comm)
     }
 }

@@ -15,7 +15,7 @@ use crate::run::contract::Provenance;
 use crate::run::identity::RunIdentity;
 use crate::run::metrics_file::MetricsRows;
 use crate::run::summary::Best;
-use crate::step::counts::Counts;
+use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochState, Timings};
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
@@ -32,7 +32,7 @@ pub(crate) struct Position {
     /// Steps of the next one that were done.
     pub(crate) step: usize,
     /// Counts of these steps, of all ranks.
-    pub(crate) counts: Counts,
+    pub(crate) counts: MetricSums,
     /// Where the time of these steps went.
     pub(crate) timings: Timings,
     /// How long these steps took.
@@ -232,12 +232,12 @@ impl<'a> Checkpoint<'a> {
         let position = Position {
             epoch: header.epoch,
             step: header.step,
-            counts: Counts::from_bits(header.counts),
+            counts: MetricSums::from_bits(header.counts),
             timings: Timings::from_nanos(header.timings_ns),
             wall: Duration::from_nanos(header.wall_ns),
             best: header.best.map(|then| Best {
                 epoch: then.epoch,
-                val: Counts::from_bits(then.val),
+                val: MetricSums::from_bits(then.val),
                 weights_hash: hash(best),
             }),
             n_since_best: header.n_since_best,

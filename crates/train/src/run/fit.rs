@@ -2,11 +2,11 @@ use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
-use crate::run::observer::Observer;
+use crate::run::callback::TrainCallback;
 use crate::run::state::Run;
 use crate::run::summary::FitReport;
 use crate::step::batch::DeviceBatch;
-use crate::step::counts::Counts;
+use crate::step::metric_sums::MetricSums;
 use crate::step::reports::EpochReport;
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
@@ -35,7 +35,7 @@ pub struct FitConfig {
 ///
 /// `validate` says what the trainer's model does on the validation split, by sampled neighbourhoods
 /// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or in a way of its own. Its counts must be
-/// those of all ranks ([`Trainer::evaluate`] and [`Trainer::on_first`] see to it), so that all ranks keep the
+/// those of all ranks ([`Trainer::evaluate`] and [`Trainer::on_rank_zero`] see to it), so that all ranks keep the
 /// same epoch and stop after the same one.
 ///
 /// # Errors
@@ -49,9 +49,9 @@ pub fn fit<T, F>(
     trainer: &mut Trainer<T>,
     train: &Loader<F>,
     config: FitConfig,
-    mut validate: impl FnMut(&mut Trainer<T>) -> Result<Counts>,
+    mut validate: impl FnMut(&mut Trainer<T>) -> Result<MetricSums>,
     run: &mut Run,
-    observer: &mut impl Observer,
+    callback: &mut impl TrainCallback,
 ) -> Result<FitReport>
 where
     T: Task,
@@ -59,21 +59,21 @@ where
 {
     check(&config, run.n_epochs())?;
     check_start(trainer, train, run)?;
-    report_warnings(run, observer);
+    report_warnings(run, callback);
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
-        let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, observer)? else {
+        let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, callback)? else {
             let (n_epochs, peak_memory) = (run.n_epochs(), trainer.peak_memory());
             return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
         };
         let val = non_empty("validation", validate(trainer)?)?;
         for path in trainer.check_files()? {
-            observer.file_replaced(&path);
+            callback.file_replaced(&path);
         }
         let is_best = run.record(trainer, &trained, &val)?;
-        report_warnings(run, observer);
+        report_warnings(run, callback);
         trainer.peak.look();
-        observer.epoch(run.n_epochs(), &trained, &val, is_best);
+        callback.epoch(run.n_epochs(), &trained, &val, is_best);
     }
     run.complete(trainer)?;
     let n_epochs = run.n_epochs();
@@ -81,9 +81,9 @@ where
     Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory: trainer.peak_memory() })
 }
 
-fn report_warnings(run: &mut Run, observer: &mut impl Observer) {
+fn report_warnings(run: &mut Run, callback: &mut impl TrainCallback) {
     for warning in run.take_warnings() {
-        observer.warning(&warning);
+        callback.warning(&warning);
     }
 }
 
@@ -134,24 +134,24 @@ fn train_epoch<T, F>(
     train: &Loader<F>,
     checkpoint_every: Option<usize>,
     run: &mut Run,
-    observer: &mut impl Observer,
+    callback: &mut impl TrainCallback,
 ) -> Result<Option<EpochReport>>
 where
     T: Task,
     F: Batcher<Batch = DeviceBatch<T::Input>>,
 {
     let mut batches = train.epoch_from(trainer.next_phase(), trainer.epoch.n_steps);
-    while trainer.step(&mut batches, |report| observer.step(report))? {
+    while trainer.step(&mut batches, |report| callback.step(report))? {
         let is_due = checkpoint_every.is_some_and(|every| trainer.epoch.n_steps.is_multiple_of(every));
         if is_due || trainer.is_stopping() {
-            trainer.read_back(|report| observer.step(report))?;
+            trainer.read_back(|report| callback.step(report))?;
             run.advance(&trainer.epoch);
             trainer.check_files()?;
             match trainer.is_stopping() {
                 true => run.complete(trainer)?,
                 false => run.checkpoint(trainer)?,
             }
-            report_warnings(run, observer);
+            report_warnings(run, callback);
         }
         if trainer.is_stopping() {
             return Ok(None);
@@ -166,7 +166,7 @@ where
 ///
 /// # Errors
 /// What `test` and the run say, those of [`Trainer::check_files`], and [`Error::EmptySplit`] when `test` judged no items.
-pub fn test_best<T: Task>(
+pub fn evaluate_best<T: Task>(
     mut trainer: Trainer<T>,
     run: &Run,
     test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
@@ -183,13 +183,13 @@ pub(crate) fn evaluate<T: Task>(
     let said = test(trainer)?;
     trainer.check_files()?;
     let said = said.gather(trainer.comm())?;
-    if trainer.is_first() {
+    if trainer.is_rank_zero() {
         non_empty("test", said.counts()?)?;
     }
     Ok(said)
 }
 
 /// Counts of nothing compare with nothing: their accuracy is not a number.
-fn non_empty(split: &'static str, counts: Counts) -> Result<Counts> {
+fn non_empty(split: &'static str, counts: MetricSums) -> Result<MetricSums> {
     if counts.total == 0 { Err(Error::EmptySplit { split }) } else { Ok(counts) }
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::run::metrics_file::{MetricsFile, MetricsRows};
 use crate::run::summary::Summary;
 use crate::step::classification::Prediction;
-use crate::step::counts::Counts;
+use crate::step::metric_sums::MetricSums;
 use crate::step::reports::EpochReport;
 
 /// Where the last checkpoint stands in a run folder, and the one before it.
@@ -229,7 +229,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Drawing`].
-    pub fn record(&mut self, epoch: usize, train: &EpochReport, val: &Counts) -> Result<()> {
+    pub fn record(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
         self.add_epoch(epoch, train, val)?;
         self.write_files()
     }
@@ -238,7 +238,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`Error::BadFile`] for a row that could not be read back.
-    pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts) -> Result<()> {
+    pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
         self.metrics.push(epoch, train, val)?;
         self.unwritten.extend([Held::Metrics, Held::Curves]);
         Ok(())

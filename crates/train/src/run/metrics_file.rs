@@ -9,7 +9,7 @@ use kiln_store::whole_file::write_whole;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
-use crate::step::counts::Counts;
+use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, Timings};
 
 /// A line of `metrics.jsonl`, read back. A number that is not finite stands there as `null` and is NaN here.
@@ -99,7 +99,7 @@ impl MetricsFile {
     ///
     /// # Errors
     /// [`Error::BadFile`] for a row that could not be read back.
-    pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &Counts) -> Result<()> {
+    pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
         let seconds = train.wall.as_secs_f64();
         let line = EpochLine {
             epoch,
@@ -213,7 +213,7 @@ mod tests {
     use crate::step::memory::MemoryUse;
 
     fn push(file: &mut MetricsFile, epoch: usize) {
-        let counts = Counts { loss_sum: 1.0, weight: 2.0, hits: 1, total: 2 };
+        let counts = MetricSums { loss_sum: 1.0, weight: 2.0, hits: 1, total: 2 };
         let (wall, peak_memory) = (Duration::from_secs(1), MemoryUse::default());
         let train = EpochReport { n_steps: 1, counts, timings: Timings::default(), wall, peak_memory };
         file.push(epoch, &train, &counts).expect("a row of numbers");

@@ -1,12 +1,12 @@
 //! A training run: epochs, the best model, checkpoints, resuming, and the folder with its files.
 
+pub(crate) mod callback;
 pub(crate) mod checkpoint;
 pub(crate) mod contract;
 pub(crate) mod fit;
 pub(crate) mod folder;
 pub(crate) mod identity;
 pub(crate) mod metrics_file;
-pub(crate) mod observer;
 pub(crate) mod run_config;
 pub(crate) mod run_dir;
 pub(crate) mod state;

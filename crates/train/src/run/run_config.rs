@@ -5,14 +5,14 @@ use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
+use crate::run::callback::TrainCallback;
 use crate::run::fit::{self, FitConfig, TEST, VALIDATION};
 use crate::run::identity::RunIdentity;
-use crate::run::observer::Observer;
 use crate::run::run_dir::RunDir;
-use crate::run::state::{About, Run};
+use crate::run::state::{ReportInfo, Run};
 use crate::run::summary::{FitReport, Summary};
 use crate::step::batch::DeviceBatch;
-use crate::step::counts::Counts;
+use crate::step::metric_sums::MetricSums;
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
 
@@ -120,8 +120,8 @@ impl RunConfig {
         mut trainer: Trainer<T>,
         train: &Loader<F>,
         val: &Loader<V>,
-        mut validate: impl FnMut(&mut Trainer<T>, &Loader<V>, Phase) -> Result<Counts>,
-        observer: &mut impl Observer,
+        mut validate: impl FnMut(&mut Trainer<T>, &Loader<V>, Phase) -> Result<MetricSums>,
+        callback: &mut impl TrainCallback,
     ) -> Result<Outcome<T>>
     where
         T: Task,
@@ -134,9 +134,9 @@ impl RunConfig {
         let mut run = Run::start(&mut trainer, || self.dir.open(), self.identity.clone())?;
         fit::check(&self.fit, run.n_epochs())?;
         run.write_config(&self.settings)?;
-        observer.started(&run);
+        callback.started(&run);
         let validate = |trainer: &mut Trainer<T>| validate(trainer, val, VALIDATION);
-        let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, observer)?;
+        let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, callback)?;
         if report.interrupted {
             return Ok(Outcome::Interrupted(Box::new(run)));
         }
@@ -188,8 +188,8 @@ impl<T: Task> Trained<T> {
         check_split("test", &trainer, loader)?;
         let evaluation = fit::evaluate(&mut trainer, |trainer| test(trainer, loader, TEST))?;
         report.peak_memory = report.peak_memory.max(trainer.peak_memory());
-        let about = About { title: &title, class_names: &class_names, elapsed: started.elapsed() };
-        let summary = run.finish(&evaluation, &report, &about)?;
+        let info = ReportInfo { title: &title, class_names: &class_names, elapsed: started.elapsed() };
+        let summary = run.finish(&evaluation, &report, &info)?;
         Ok(Tested { evaluation, summary, run })
     }
 }

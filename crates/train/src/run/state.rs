@@ -11,8 +11,8 @@ use crate::run::folder::RunFolder;
 use crate::run::identity::{RunIdentity, check_identity};
 use crate::run::summary::{Best, FitReport, Summary};
 use crate::run::write_failures::{Clock, WriteFailures};
-use crate::step::counts::Counts;
 use crate::step::memory::MemoryUse;
+use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, EpochState};
 use crate::step::task::Task;
 use crate::step::trainer::Trainer;
@@ -40,9 +40,9 @@ pub struct Run {
     is_saved: bool,
 }
 
-/// What a run's report says besides what the run knows.
+/// Information for a run's report besides what the run knows.
 #[derive(Debug, Clone, Copy)]
-pub struct About<'a> {
+pub struct ReportInfo<'a> {
     /// What was trained on what.
     pub title: &'a str,
     /// The classes' names, by class; a class without one goes by its number.
@@ -81,7 +81,7 @@ impl Run {
         folder: impl FnOnce() -> Result<RunFolder>,
         identity: RunIdentity,
     ) -> Result<Self> {
-        let folder = if trainer.is_first() { Some(folder()?) } else { None };
+        let folder = if trainer.is_rank_zero() { Some(folder()?) } else { None };
         // The first rank looks before the others get it, so that it is the one that fails: it has the paths.
         let (mut bytes, damage) = match &folder {
             Some(folder) => whole_checkpoint(folder, &identity)?,
@@ -247,7 +247,7 @@ impl Run {
         &mut self,
         trainer: &mut Trainer<T>,
         train: &EpochReport,
-        val: &Counts,
+        val: &MetricSums,
     ) -> Result<bool> {
         let epoch = self.position.epoch + 1;
         trainer.comm().set_stage("recording the epoch");
@@ -299,15 +299,15 @@ impl Run {
         &self,
         said: &Evaluation,
         report: &FitReport,
-        about: &About<'_>,
+        info: &ReportInfo<'_>,
     ) -> Result<Option<Summary>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
         folder.write_predictions(&said.predictions())?;
-        let summary = Summary::new(&said.metrics(), self.best()?, &report, about.elapsed);
+        let summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
         folder.write_summary(&summary)?;
         #[cfg(feature = "report")]
-        folder.write_report(about.title, &summary, said.confusion_matrix(), about.class_names)?;
+        folder.write_report(info.title, &summary, said.confusion_matrix(), info.class_names)?;
         Ok(Some(summary))
     }
 }

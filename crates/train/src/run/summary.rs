@@ -4,8 +4,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::evaluate::metrics::Metrics;
-use crate::step::counts::Counts;
 use crate::step::memory::MemoryUse;
+use crate::step::metric_sums::MetricSums;
 
 /// How a run went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,7 +26,7 @@ pub struct Best {
     /// The epoch, from 1.
     pub epoch: usize,
     /// Its counts on the validation split.
-    pub val: Counts,
+    pub val: MetricSums,
     /// SHA-256 of `best.safetensors`, in hexadecimal.
     pub weights_hash: String,
 }

@@ -3,8 +3,8 @@
 use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
 use kiln_graph::NodeId;
 
-use crate::step::counts::Counts;
-use crate::step::task::Forward;
+use crate::step::metric_sums::MetricSums;
+use crate::step::task::StepOutput;
 
 /// What a classifier said of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Prediction {
 ///
 /// # Panics
 /// When a class has no output.
-pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> Forward {
+pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> StepOutput {
     let [n_items, width] = outputs.dims();
     let largest = labels.iter().max().map_or(0, |&class| class as usize);
     assert!(largest < width, "an item is of class {largest}, but the model has {width} outputs");
@@ -29,11 +29,11 @@ pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> Forward {
     let labels = Tensor::<2, Int>::from_data(labels, &outputs.device());
     let log_probabilities = log_softmax(outputs.clone(), 1);
     let loss_sum = log_probabilities.gather(1, labels).sum().neg();
-    Forward { outputs, loss_sum, weight: n_items as f64 }
+    StepOutput { outputs, loss_sum, weight: n_items as f64 }
 }
 
 /// Fills in how many items there are and how many were predicted right.
-pub(crate) fn count(outputs: &Tensor<2>, labels: &[i32], counts: &mut Counts) {
+pub(crate) fn count(outputs: &Tensor<2>, labels: &[i32], counts: &mut MetricSums) {
     let [_, n_classes] = outputs.dims();
     let values = kiln_kernels::to_vec_f32(outputs.clone());
     let said = values.chunks_exact(n_classes).map(predicted_class).zip(labels);

@@ -8,8 +8,8 @@ use kiln_nn::{ForwardContext, GraphModel};
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::classification;
-use crate::step::counts::Counts;
-use crate::step::task::{Forward, Task};
+use crate::step::metric_sums::MetricSums;
+use crate::step::task::{StepOutput, Task};
 
 /// Graph classification: cross entropy of the graphs' classes, each graph weighing the same, whatever its
 /// size.
@@ -58,18 +58,18 @@ impl ToDevice for GraphBatch {
 impl<M: GraphModel> Task for GraphClassification<M> {
     type Input = GraphInput;
     type Model = M;
-    type Truth = Vec<i32>;
+    type Targets = Vec<i32>;
 
-    fn forward(&self, model: &M, input: &GraphInput, ctx: &ForwardContext) -> Forward {
+    fn forward(&self, model: &M, input: &GraphInput, ctx: &ForwardContext) -> StepOutput {
         let outputs = model.forward(&input.graphs, tracked(&input.x, ctx), ctx);
         classification::cross_entropy(outputs, &input.labels)
     }
 
-    fn truth(&self, input: &GraphInput) -> Vec<i32> {
+    fn targets(&self, input: &GraphInput) -> Vec<i32> {
         input.labels.clone()
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
         classification::count(outputs, labels, counts);
     }
 }

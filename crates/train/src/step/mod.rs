@@ -3,13 +3,13 @@
 pub(crate) mod adam;
 pub(crate) mod batch;
 pub(crate) mod classification;
-pub(crate) mod counts;
-pub(crate) mod device_fetch;
-pub(crate) mod device_sync;
+pub(crate) mod device_all_reduce;
+pub(crate) mod device_node_batcher;
 pub(crate) mod files;
 pub(crate) mod graph;
 pub(crate) mod loaders;
 pub(crate) mod memory;
+pub(crate) mod metric_sums;
 pub(crate) mod node;
 pub(crate) mod optimizer;
 pub(crate) mod reports;

@@ -9,8 +9,8 @@ use kiln_sample::RngKey;
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::classification;
-use crate::step::counts::Counts;
-use crate::step::task::{Forward, Task};
+use crate::step::metric_sums::MetricSums;
+use crate::step::task::{StepOutput, Task};
 
 /// Node classification: cross entropy of the seeds' classes, each seed weighing the same.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,9 +77,9 @@ impl ToDevice for MiniBatch {
 impl<M: BlockModel> Task for NodeClassification<M> {
     type Input = NodeInput;
     type Model = M;
-    type Truth = Vec<i32>;
+    type Targets = Vec<i32>;
 
-    fn forward(&self, model: &M, input: &NodeInput, ctx: &ForwardContext) -> Forward {
+    fn forward(&self, model: &M, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
         let mut outputs = model.forward(&input.blocks, tracked(&input.x, ctx), ctx);
         if !input.rows_are_seeds() {
             let rows: Vec<i32> = input.seed_index.iter().map(|&row| row as i32).collect();
@@ -89,11 +89,11 @@ impl<M: BlockModel> Task for NodeClassification<M> {
         classification::cross_entropy(outputs, &input.labels)
     }
 
-    fn truth(&self, input: &NodeInput) -> Vec<i32> {
+    fn targets(&self, input: &NodeInput) -> Vec<i32> {
         input.labels.clone()
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
         classification::count(outputs, labels, counts);
     }
 }

@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 use kiln_loader::StageTimes;
 use serde::Serialize;
 
-use crate::step::counts::Counts;
 use crate::step::memory::{MemoryUse, PeakMemory};
+use crate::step::metric_sums::MetricSums;
 
 /// Where the time of a step or of an epoch went. The first three stages ran in the loader's workers,
 /// beside the others; `wait` is what of them was not hidden.
@@ -73,7 +73,7 @@ pub struct StepReport {
     /// The step within the epoch.
     pub step: usize,
     /// Counts of all ranks, under the parameters before the update.
-    pub counts: Counts,
+    pub counts: MetricSums,
     /// Time from asking for the batch to the end of the update. Where losses are read several steps at a time, the first
     /// of these has the wait for the device of all of them.
     pub wall: Duration,
@@ -120,7 +120,7 @@ pub struct EpochReport {
     /// Number of steps.
     pub n_steps: usize,
     /// Counts of all ranks, each step's under its own parameters.
-    pub counts: Counts,
+    pub counts: MetricSums,
     /// Where this rank's time went.
     pub timings: Timings,
     /// Time from the first batch asked for to the last update; what was done again after a stop counts once.
@@ -136,7 +136,7 @@ pub(crate) struct Unread {
     /// Its time without the wait for its loss.
     pub(crate) wall: Duration,
     /// Waits for the device and reads them.
-    pub(crate) read: Box<dyn FnOnce() -> Counts>,
+    pub(crate) read: Box<dyn FnOnce() -> MetricSums>,
 }
 
 impl std::fmt::Debug for Unread {
@@ -153,7 +153,7 @@ pub(crate) struct EpochState {
     /// Steps that are done, those before a resumption included; the same of all that follows.
     pub(crate) n_steps: usize,
     /// Counts of these steps, of all ranks, but for those that are unread.
-    pub(crate) counts: Counts,
+    pub(crate) counts: MetricSums,
     /// The last steps, in their order, as far as nobody has waited for them.
     pub(crate) unread: Vec<Unread>,
     pub(crate) timings: Timings,
@@ -167,14 +167,14 @@ pub(crate) struct EpochState {
 impl EpochState {
     /// The start of an epoch, counted from 0.
     pub(crate) fn start(epoch: usize) -> Self {
-        Self::resume(epoch, 0, Counts::default(), Timings::default(), Duration::ZERO)
+        Self::resume(epoch, 0, MetricSums::default(), Timings::default(), Duration::ZERO)
     }
 
     /// An epoch of which some steps were done, by a process that is no more.
     pub(crate) fn resume(
         epoch: usize,
         n_steps: usize,
-        counts: Counts,
+        counts: MetricSums,
         timings: Timings,
         earlier: Duration,
     ) -> Self {

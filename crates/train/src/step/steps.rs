@@ -7,10 +7,10 @@ use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::{Error, Result};
 use crate::step::batch::DeviceBatch;
-use crate::step::counts::{Counts, Weight};
+use crate::step::metric_sums::{LossWeight, MetricSums};
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::sync::share_buffers;
-use crate::step::task::{Forward, Task};
+use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::Trainer;
 use crate::step::weights::{hash, weights_to_bytes};
 
@@ -25,9 +25,9 @@ struct Learned {
 /// Loss and outputs of a step.
 enum Outcome {
     /// They have been looked at.
-    Read(Counts),
+    Read(MetricSums),
     /// They are still on the device.
-    Unread(Box<dyn FnOnce() -> Counts>),
+    Unread(Box<dyn FnOnce() -> MetricSums>),
 }
 
 impl<T: Task> Trainer<T> {
@@ -107,7 +107,7 @@ impl<T: Task> Trainer<T> {
                 (unread, weight)
             }
         };
-        let gradients = self.average(gradients, Weight { own: weight, all })?;
+        let gradients = self.average(gradients, LossWeight { own: weight, all })?;
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
         self.comm.set_stage("update");
@@ -117,7 +117,7 @@ impl<T: Task> Trainer<T> {
         self.epoch.memory.look();
         let (step, wall) = (self.epoch.n_steps, asked.elapsed());
         self.epoch.n_steps += 1;
-        let read: Box<dyn FnOnce() -> Counts> = match outcome {
+        let read: Box<dyn FnOnce() -> MetricSums> = match outcome {
             Outcome::Read(counts) => Box::new(move || counts),
             Outcome::Unread(read) => read,
         };
@@ -171,7 +171,7 @@ impl<T: Task> Trainer<T> {
         let uploaded = Instant::now();
         self.epoch.timings.upload += uploaded - started;
         if batch.n_items == 0 {
-            let (outcome, gradients) = (Outcome::Read(Counts::default()), GradientsParams::new());
+            let (outcome, gradients) = (Outcome::Read(MetricSums::default()), GradientsParams::new());
             return Ok(Learned { outcome, weight: 0.0, gradients });
         }
         self.comm.set_stage("forward");
@@ -208,7 +208,7 @@ impl<T: Task> Trainer<T> {
     }
 
     /// The gradients of the mean loss over all ranks' items; buffers become those of the first rank.
-    fn average(&mut self, gradients: GradientsParams, weight: Weight) -> Result<GradientsParams> {
+    fn average(&mut self, gradients: GradientsParams, weight: LossWeight) -> Result<GradientsParams> {
         if self.comm.rank_info().world_size == 1 || weight.all == 0.0 {
             return Ok(gradients);
         }
@@ -247,21 +247,21 @@ impl<T: Task> Trainer<T> {
     pub(crate) fn counts_of(
         &self,
         input: &T::Input,
-        forward: &Forward,
-    ) -> impl FnOnce() -> Counts + 'static + use<T> {
-        let (truth, weight) = (self.task.truth(input), forward.weight);
+        forward: &StepOutput,
+    ) -> impl FnOnce() -> MetricSums + 'static + use<T> {
+        let (targets, weight) = (self.task.targets(input), forward.weight);
         // What they were computed from is not held.
         let (loss_sum, outputs) = (forward.loss_sum.clone().detach(), forward.outputs.clone().detach());
         move || {
             let loss_sum = kiln_kernels::to_vec_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();
-            let mut counts = Counts { loss_sum, weight, ..Counts::default() };
-            T::count(&truth, &outputs, &mut counts);
+            let mut counts = MetricSums { loss_sum, weight, ..MetricSums::default() };
+            T::count(&targets, &outputs, &mut counts);
             counts
         }
     }
 }
 
-pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &Counts) -> Result<()> {
+pub(crate) fn check_finite(pass: &'static str, step: usize, counts: &MetricSums) -> Result<()> {
     let loss = counts.loss_sum;
     if loss.is_finite() { Ok(()) } else { Err(Error::LossNotFinite { pass, step, loss }) }
 }

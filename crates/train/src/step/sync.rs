@@ -6,7 +6,7 @@ use burn::tensor::{Tensor, TensorData};
 use kiln_comm::{Communicator, Reduce};
 
 use crate::error::Result;
-use crate::step::counts::Weight;
+use crate::step::metric_sums::LossWeight;
 
 /// Averages gradients over the ranks: the one seam between the training loop and whatever moves them,
 /// through host memory or between devices.
@@ -22,27 +22,28 @@ pub trait GradientSync<M: Module>: Debug + Send {
         comm: &mut dyn Communicator,
         model: &M,
         gradients: GradientsParams,
-        weight: Weight,
+        weight: LossWeight,
     ) -> Result<GradientsParams>;
 }
 
-/// Through host memory: all gradients travel as one flat bucket, which is summed in the order of the ranks.
+/// An all-reduce of gradients through host memory: all of them travel as one flat bucket, which is summed in the order
+/// of the ranks.
 ///
 /// The average is weighted by the ranks' items, so that every item counts the same. (PyTorch's `Join` divides
 /// by the number of ranks, so that in uneven steps an item of a small share counts more.) A parameter that has
 /// a gradient on no rank gets none; frozen parameters do not travel.
 #[derive(Debug, Default)]
-pub struct BucketSync {
+pub struct HostAllReduce {
     bucket: Vec<f32>,
 }
 
-impl<M: Module> GradientSync<M> for BucketSync {
+impl<M: Module> GradientSync<M> for HostAllReduce {
     fn average(
         &mut self,
         comm: &mut dyn Communicator,
         model: &M,
         gradients: GradientsParams,
-        weight: Weight,
+        weight: LossWeight,
     ) -> Result<GradientsParams> {
         self.bucket.clear();
         let share = (weight.own / weight.all) as f32;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::optimizer::OptimizerConfig;
 use crate::step::reports::EpochState;
-use crate::step::sync::{BucketSync, GradientSync};
+use crate::step::sync::{GradientSync, HostAllReduce};
 use crate::step::task::Task;
 use crate::step::weights::{load_weights, weights_to_bytes};
 
@@ -105,7 +105,7 @@ impl<T: Task> Trainer<T> {
             model,
             optimizer,
             comm,
-            sync: Box::new(BucketSync::default()),
+            sync: Box::new(HostAllReduce::default()),
             seed,
             read_every: if is_cpu(&device) { 1 } else { READ_EVERY },
             device,
@@ -164,7 +164,7 @@ impl<T: Task> Trainer<T> {
         self.epoch.epoch
     }
 
-    /// The pass of a loader over the items of the epoch that is next or under way.
+    /// The phase of a loader's pass over the items of the epoch that is next or under way.
     pub fn next_phase(&self) -> Phase {
         Phase::Train { epoch: self.epoch.epoch as u64 }
     }
@@ -174,8 +174,8 @@ impl<T: Task> Trainer<T> {
         &mut *self.comm
     }
 
-    /// Whether this is the first rank, which prints and writes files for all.
-    pub fn is_first(&self) -> bool {
+    /// Returns whether this is rank 0, which prints and writes files for all.
+    pub fn is_rank_zero(&self) -> bool {
         self.comm.rank_info().rank == 0
     }
 

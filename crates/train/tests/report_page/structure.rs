@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kiln_train::{Counts, EpochReport, EpochRow, MemoryUse, RunFolder, Timings};
+use kiln_train::{EpochReport, EpochRow, MemoryUse, MetricSums, RunFolder, Timings};
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::{HOSTILE, epoch, matrix, page};
@@ -252,12 +252,12 @@ fn the_same_run_gives_the_same_page() {
 fn a_line_of_the_metrics_is_an_epoch() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = RunFolder::create(folder.path()).unwrap();
-    let counts = Counts { loss_sum: 5.0, weight: 10.0, hits: 4, total: 10 };
+    let counts = MetricSums { loss_sum: 5.0, weight: 10.0, hits: 4, total: 10 };
     let timings = Timings { forward: Duration::from_millis(1500), ..Timings::default() };
     let memory = MemoryUse { anon_bytes: 300 << 20, mapped_bytes: 0 };
     let wall = Duration::from_secs(2);
     let report = EpochReport { n_steps: 3, counts, timings, wall, peak_memory: memory };
-    run.record(1, &report, &Counts { loss_sum: f64::INFINITY, ..counts }).unwrap();
+    run.record(1, &report, &MetricSums { loss_sum: f64::INFINITY, ..counts }).unwrap();
     let lines = std::fs::read_to_string(folder.path().join("metrics.jsonl")).unwrap();
     let row: EpochRow = serde_json::from_str(&lines).unwrap();
     assert!(row.val_loss.is_nan());

@@ -13,8 +13,8 @@ use kiln_loader::{GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderCo
 use kiln_nn::{Gin, GinConfig};
 use kiln_sample::RngKey;
 use kiln_train::{
-    Counts, DeviceBatcher, EpochReport, FitConfig, GraphClassification, Observer, OptimizerConfig, Run,
-    RunFolder, RunIdentity, StepReport, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
+    DeviceBatcher, EpochReport, FitConfig, GraphClassification, MetricSums, OptimizerConfig, Run, RunFolder,
+    RunIdentity, StepReport, TrainCallback, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{nodes, ranks, shard};
@@ -116,13 +116,13 @@ fn ranks_end_with_the_same_bytes() {
 /// Panics after so many steps.
 struct StopAfter(usize);
 
-impl Observer for StopAfter {
+impl TrainCallback for StopAfter {
     fn step(&mut self, _: &StepReport) {
         self.0 -= 1;
         assert!(0 < self.0, "the machine stops");
     }
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
 /// Starts or resumes a run of 2 epochs on 2 ranks, which stops after `n_steps` more: what it leaves.

@@ -11,7 +11,7 @@ use kiln_graph::NodeId;
 use kiln_loader::{Shard, StageTimes};
 use kiln_nn::ForwardContext;
 use kiln_sample::RngKey;
-use kiln_train::{Counts, DeviceBatch, Forward, Task, Trainer, VALIDATION};
+use kiln_train::{DeviceBatch, MetricSums, StepOutput, Task, Trainer, VALIDATION};
 
 use crate::common::{config, data, loader, nodes, ranks, shard, trainer};
 
@@ -33,21 +33,21 @@ struct Item {
 impl Task for Told {
     type Input = Vec<Item>;
     type Model = Zero;
-    type Truth = Vec<bool>;
+    type Targets = Vec<bool>;
 
-    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &ForwardContext) -> Forward {
+    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &ForwardContext) -> StepOutput {
         let device = model.value.val().device();
         let losses: Vec<f32> = input.iter().map(|item| item.loss).collect();
         let losses = Tensor::<1>::from_data(TensorData::new(losses, [input.len()]), &device);
         let loss_sum = losses.sum() + model.value.val() * 0.0;
-        Forward { outputs: Tensor::zeros([input.len(), 1], &device), loss_sum, weight: input.len() as f64 }
+        StepOutput { outputs: Tensor::zeros([input.len(), 1], &device), loss_sum, weight: input.len() as f64 }
     }
 
-    fn truth(&self, input: &Vec<Item>) -> Vec<bool> {
+    fn targets(&self, input: &Vec<Item>) -> Vec<bool> {
         input.iter().map(|item| item.is_right).collect()
     }
 
-    fn count(are_right: &Vec<bool>, _: &Tensor<2>, counts: &mut Counts) {
+    fn count(are_right: &Vec<bool>, _: &Tensor<2>, counts: &mut MetricSums) {
         counts.hits = are_right.iter().filter(|is_right| **is_right).count() as u64;
         counts.total = are_right.len() as u64;
     }
@@ -137,11 +137,11 @@ fn validation_is_not_repeated_on_every_rank() {
     let validated = ranks(4).run(|comm| {
         let loader = loader(&data, &val, 16, shard(&*comm));
         let mut own = Vec::new();
-        let visit = |input: &kiln_train::NodeInput, _: &Forward| own.extend_from_slice(&input.seeds);
+        let visit = |input: &kiln_train::NodeInput, _: &StepOutput| own.extend_from_slice(&input.seeds);
         let counts = trainer(&data, comm).evaluate(loader.epoch(VALIDATION), visit)?;
         Ok((counts, own))
     });
-    let (counts, shares): (Vec<Counts>, Vec<Vec<NodeId>>) = validated.unwrap().into_iter().unzip();
+    let (counts, shares): (Vec<MetricSums>, Vec<Vec<NodeId>>) = validated.unwrap().into_iter().unzip();
     assert!(counts.iter().all(|all| all.total == 51 && *all == counts[0]), "{counts:?}");
     assert!(shares.iter().all(|share| (12..=13).contains(&share.len())), "{shares:?}");
     let mut all = shares.concat();

@@ -9,8 +9,8 @@ use kiln_loader::{Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    BatchConfig, Counts, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig,
-    LayerWiseInference, NodeClassification, Prediction, TEST, Trainer, VALIDATION,
+    BatchConfig, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
+    MetricSums, NodeClassification, Prediction, TEST, Trainer, VALIDATION,
 };
 
 use crate::common::{data, ranks, trainer};
@@ -40,7 +40,7 @@ fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
 }
 
 /// What the ranks count on the test nodes, and what the first one predicts of them.
-fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (Counts, Vec<Prediction>) {
+fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (MetricSums, Vec<Prediction>) {
     let judged = ranks(n_ranks).run(|comm: Box<dyn Communicator>| {
         let mut trainer = trainer(data, comm);
         let loader = loader(data, evaluator, &trainer, &data.split.test);
@@ -63,7 +63,7 @@ fn all_ways_count_and_predict_the_same() {
         let first = Evaluator::FirstRank { n_batches: usize::MAX };
         for evaluator in [Evaluator::Sampled, first, exact(&data, n_ranks)] {
             let (counts, predicted) = judge(&data, &evaluator, n_ranks);
-            let exact_parts = |counts: Counts| (counts.hits, counts.total, counts.weight);
+            let exact_parts = |counts: MetricSums| (counts.hits, counts.total, counts.weight);
             assert_eq!(exact_parts(counts), exact_parts(expected), "{n_ranks} ranks, {evaluator:?}");
             assert!((counts.loss() - expected.loss()).abs() < TOLERANCE, "{n_ranks} ranks, {evaluator:?}");
             assert_eq!(predicted, predictions, "{n_ranks} ranks, {evaluator:?}");

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use kiln_comm::{Failure, RankError};
 use kiln_train::{
-    Counts, EpochReport, Error, FitConfig, Observer, Run, RunFolder, RunIdentity, StepReport, Trainer,
-    VALIDATION, fit, weights_to_bytes,
+    EpochReport, Error, FitConfig, MetricSums, Run, RunFolder, RunIdentity, StepReport, TrainCallback,
+    Trainer, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{data, loader, ranks, shard, trainer};
@@ -80,7 +80,7 @@ fn fill(folder: &Path, case: &Case, n_steps: usize) {
 /// The watch, which the validation shares.
 struct Shared<'a, 'b>(&'a RefCell<Watch<'b>>);
 
-impl Observer for Shared<'_, '_> {
+impl TrainCallback for Shared<'_, '_> {
     fn step(&mut self, _: &StepReport) {
         let mut watch = self.0.borrow_mut();
         watch.n_steps += 1;
@@ -90,7 +90,7 @@ impl Observer for Shared<'_, '_> {
         watch.fill_disk();
     }
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {
         self.0.borrow().fill_disk();
     }
 
@@ -129,14 +129,14 @@ fn train(folder: &Path, case: &Case) -> Result<(Left, Vec<String>), RankError> {
         let n_steps = 4 * run.n_epochs() + run.n_steps();
         let watch = RefCell::new(Watch { case, folder, n_steps, minutes, stop, warnings: Vec::new() });
         let validate = |trainer: &mut Trainer<_>| {
-            if trainer.is_first() {
+            if trainer.is_rank_zero() {
                 watch.borrow().fill_disk();
             }
             trainer.evaluate(val.epoch(VALIDATION), |_, _| ())
         };
         let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: Some(1) };
-        let mut observer = trainer.is_first().then_some(Shared(&watch));
-        fit(&mut trainer, &train, config, validate, &mut run, &mut observer)?;
+        let mut callback = trainer.is_rank_zero().then_some(Shared(&watch));
+        fit(&mut trainer, &train, config, validate, &mut run, &mut callback)?;
         let weights = weights_to_bytes(trainer.model())?;
         let end = (weights, run.n_epochs(), run.n_steps());
         drop(run);

@@ -14,9 +14,9 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, NodeClassification,
-    Observer, OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, TrainerConfig,
-    VALIDATION, fit, test_best,
+    DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, MetricSums, NodeClassification,
+    OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, TrainCallback, Trainer, TrainerConfig,
+    VALIDATION, evaluate_best, fit,
 };
 
 const TRAIN: Phase = Phase::Train { epoch: 0 };
@@ -27,12 +27,12 @@ struct Heard {
     epochs: Vec<(usize, f64, bool)>,
 }
 
-impl Observer for Heard {
+impl TrainCallback for Heard {
     fn step(&mut self, _: &StepReport) {
         self.n_steps += 1;
     }
 
-    fn epoch(&mut self, epoch: usize, _: &EpochReport, val: &Counts, is_best: bool) {
+    fn epoch(&mut self, epoch: usize, _: &EpochReport, val: &MetricSums, is_best: bool) {
         self.epochs.push((epoch, val.accuracy(), is_best));
     }
 }
@@ -111,7 +111,7 @@ fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
     assert!(heard.epochs.iter().all(|(_, other, _)| other <= accuracy));
 
     let test = loader(&data, &data.split.test);
-    let said = test_best(trainer, &run, |trainer| judge(trainer, &test)).unwrap();
+    let said = evaluate_best(trainer, &run, |trainer| judge(trainer, &test)).unwrap();
     assert_eq!(said.predictions().len(), data.split.test.len());
     assert!(said.metrics().accuracy > 0.85, "{}", said.metrics().accuracy);
 }
@@ -126,7 +126,7 @@ fn told(percents: &'static [u64], config: FitConfig) -> (kiln_train::Result<FitR
     let mut percents = percents.iter();
     let validate = |_: &mut SageTrainer| {
         let hits = *percents.next().expect("a run should end with its epochs or its patience");
-        Ok(Counts { loss_sum: 1.0, weight: 100.0, hits, total: 100 })
+        Ok(MetricSums { loss_sum: 1.0, weight: 100.0, hits, total: 100 })
     };
     let train = loader(&data, &data.split.train[..100]);
     let report = fit(&mut trainer, &train, config, validate, &mut run, &mut heard);
@@ -176,6 +176,6 @@ fn splits_without_nodes_are_refused() {
     assert!(matches!(run.best(), Err(Error::NoEpoch)));
     let validate = |trainer: &mut SageTrainer| trainer.evaluate(some.epoch(VALIDATION), |_, _| ());
     fit(&mut trainer(&data), &some, epochs(1), validate, &mut run, &mut heard).unwrap();
-    let error = test_best(trainer(&data), &run, |trainer| judge(trainer, &none));
+    let error = evaluate_best(trainer(&data), &run, |trainer| judge(trainer, &none));
     assert!(matches!(error, Err(Error::EmptySplit { split: "test" })), "{error:?}");
 }

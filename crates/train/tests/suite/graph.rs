@@ -19,9 +19,9 @@ use kiln_loader::{
 use kiln_nn::{Epsilon, ForwardContext, GinConfig, GraphModel, Mode, Readout};
 use kiln_sample::{RngKey, Seeds};
 use kiln_train::{
-    Counts, DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, OptimizerConfig,
-    Prediction, Run, RunFolder, RunIdentity, TEST, Task, ToDevice, Trainer, TrainerConfig, VALIDATION, fit,
-    test_best, weights_to_bytes,
+    DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, MetricSums, OptimizerConfig,
+    Prediction, Run, RunFolder, RunIdentity, TEST, Task, ToDevice, Trainer, TrainerConfig, VALIDATION,
+    evaluate_best, fit, weights_to_bytes,
 };
 
 /// Graphs of undirected edges, with one number a node and a class each.
@@ -119,8 +119,8 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     let loss = kiln_kernels::to_vec_f32(forward.loss_sum.clone())[0];
     assert!((f64::from(loss) - expected).abs() < 1e-5, "{loss}, expected {expected}");
     assert_eq!(forward.weight, 4.0);
-    let mut counts = Counts::default();
-    GraphClassification::<SumOfFeatures>::count(&task.truth(input), &forward.outputs, &mut counts);
+    let mut counts = MetricSums::default();
+    GraphClassification::<SumOfFeatures>::count(&task.targets(input), &forward.outputs, &mut counts);
     // Graph 2 ties, so class 0 is said of it.
     assert_eq!((counts.hits, counts.total), (1, 4));
 }
@@ -169,7 +169,7 @@ fn check_learns(model: &GinConfig, n_epochs: usize) {
     fit(&mut trainer, &train, epochs, validate, &mut run, &mut ()).unwrap();
     assert_eq!(run.best().unwrap().val.accuracy(), 1.0, "{model:?}");
     let mut bytes = Vec::new();
-    let said = test_best(trainer, &run, |trainer| {
+    let said = evaluate_best(trainer, &run, |trainer| {
         bytes = weights_to_bytes(trainer.model()).unwrap();
         let mut said = Evaluation::default();
         trainer

@@ -16,7 +16,7 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::{Aggregate, ForwardContext, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, DeviceBatcher, Forward, NodeClassification, NodeInput, OptimizerConfig, Task, Trainer,
+    DeviceBatcher, MetricSums, NodeClassification, NodeInput, OptimizerConfig, StepOutput, Task, Trainer,
     TrainerConfig,
 };
 
@@ -42,9 +42,9 @@ struct Noted<'a> {
 impl Task for Noted<'_> {
     type Input = NodeInput;
     type Model = Sage;
-    type Truth = Vec<i32>;
+    type Targets = Vec<i32>;
 
-    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> Forward {
+    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
         let forward = self.task.forward(model, input, ctx);
         let rows = kiln_kernels::to_vec_f32(forward.outputs.clone());
         let mut outputs = self.outputs.lock().unwrap();
@@ -55,11 +55,11 @@ impl Task for Noted<'_> {
         forward
     }
 
-    fn truth(&self, input: &NodeInput) -> Vec<i32> {
-        self.task.truth(input)
+    fn targets(&self, input: &NodeInput) -> Vec<i32> {
+        self.task.targets(input)
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
         NodeClassification::<Sage>::count(labels, outputs, counts);
     }
 }

@@ -7,7 +7,8 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::NodeId;
 use kiln_train::{
-    ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Forward, Metrics, Prediction, roc_auc,
+    ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Metrics, Prediction, StepOutput,
+    roc_auc,
 };
 
 /// A few additions and divisions of numbers of about 1 in f64.
@@ -184,7 +185,7 @@ fn predictions_ascend_however_they_came() {
         [([7, 4], [0, 1], [[2.0, 1.0], [3.0, 1.0]]), ([4, 2], [1, 0], [[0.0, 1.0]; 2])]
     {
         let outputs = Tensor::from_data(rows, &device);
-        let forward = Forward { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
+        let forward = StepOutput { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
         said.add(&items.map(NodeId), &labels, &forward);
     }
     let expected = [(2, 0, 1), (4, 1, 0), (4, 1, 1), (7, 0, 0)];
@@ -199,7 +200,7 @@ fn predictions_ascend_however_they_came() {
 fn a_batch_of_unequal_lengths_is_refused() {
     let device = Device::flex();
     let outputs = Tensor::zeros([2, 3], &device);
-    let forward = Forward { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
+    let forward = StepOutput { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
     Evaluation::default().add(&[NodeId(1)], &[0, 0], &forward);
 }
 

@@ -14,7 +14,7 @@ use kiln_loader::{
 };
 use kiln_nn::{ForwardContext, Sage};
 use kiln_sample::{NeighborSampler, Scratch};
-use kiln_train::{Counts, Error, Forward, NodeClassification, NodeInput, Task, Trainer};
+use kiln_train::{Error, MetricSums, NodeClassification, NodeInput, StepOutput, Task, Trainer};
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
@@ -31,9 +31,9 @@ struct Panicking {
 impl Task for Panicking {
     type Input = NodeInput;
     type Model = Sage;
-    type Truth = Vec<i32>;
+    type Targets = Vec<i32>;
 
-    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> Forward {
+    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
         if let Some(steps_left) = &mut *self.steps_left.lock().unwrap() {
             if *steps_left == 0 {
                 *self.panicked.lock().unwrap() = Some(Instant::now());
@@ -44,11 +44,11 @@ impl Task for Panicking {
         self.task.forward(model, input, ctx)
     }
 
-    fn truth(&self, input: &NodeInput) -> Vec<i32> {
-        self.task.truth(input)
+    fn targets(&self, input: &NodeInput) -> Vec<i32> {
+        self.task.targets(input)
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut Counts) {
+    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
         NodeClassification::<Sage>::count(labels, outputs, counts);
     }
 }

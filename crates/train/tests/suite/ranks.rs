@@ -14,8 +14,8 @@ use kiln_graph::NodeId;
 use kiln_loader::{Phase, Shard};
 use kiln_nn::{ForwardContext, Mode, Sage};
 use kiln_train::{
-    BucketSync, DeviceBatch, DeviceSync, GradientSync, NodeClassification, NodeInput, Task, Trainer, Weight,
-    weights_to_bytes,
+    DeviceAllReduce, DeviceBatch, GradientSync, HostAllReduce, LossWeight, NodeClassification, NodeInput,
+    Task, Trainer, weights_to_bytes,
 };
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
@@ -54,7 +54,7 @@ fn flatten(model: &Sage, gradients: &GradientsParams) -> Vec<f32> {
 /// Averages as ever, keeps the averages, and has nothing learned: all steps begin at the same parameters.
 #[derive(Debug)]
 struct Recording {
-    sync: BucketSync,
+    sync: HostAllReduce,
     steps: Arc<Mutex<Vec<Vec<f32>>>>,
 }
 
@@ -64,7 +64,7 @@ impl GradientSync<Sage> for Recording {
         comm: &mut dyn Communicator,
         model: &Sage,
         gradients: GradientsParams,
-        weight: Weight,
+        weight: LossWeight,
     ) -> kiln_train::Result<GradientsParams> {
         let averaged = self.sync.average(comm, model, gradients, weight)?;
         self.steps.lock().unwrap().push(flatten(model, &averaged));
@@ -89,7 +89,7 @@ fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<
 fn gradients_of(n_ranks: usize, data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<Vec<f32>> {
     let of_ranks = ranks(n_ranks).run(|comm| {
         let (shard, steps) = (shard(&*comm), Arc::default());
-        let recording = Recording { sync: BucketSync::default(), steps: Arc::clone(&steps) };
+        let recording = Recording { sync: HostAllReduce::default(), steps: Arc::clone(&steps) };
         let trainer =
             Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, dropout)))?;
         let mut trainer = trainer.with_sync(recording);
@@ -274,7 +274,7 @@ fn gradients_summed_on_their_device_give_the_same_weights() {
             };
             let mut trainer = trainer(&data, comm);
             if on_device {
-                trainer = trainer.with_sync(DeviceSync::new(sum));
+                trainer = trainer.with_sync(DeviceAllReduce::new(sum));
             }
             trainer.epoch(&loader(&data, &seeds, GLOBAL_BATCH, shard), |_| ())?;
             Ok(weights_to_bytes(trainer.model())?)

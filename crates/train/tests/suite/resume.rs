@@ -15,9 +15,9 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, NodeClassification, Observer,
-    OptimizerConfig, Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, Trainer, TrainerConfig,
-    VALIDATION, fit, test_best, weights_to_bytes,
+    DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, MetricSums, NodeClassification,
+    OptimizerConfig, Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, TrainCallback, Trainer,
+    TrainerConfig, VALIDATION, evaluate_best, fit, weights_to_bytes,
 };
 
 pub(crate) type Nodes = Trainer<NodeClassification<Sage>>;
@@ -60,13 +60,13 @@ fn loader(
 /// Panics after so many steps.
 struct StopAfter(usize);
 
-impl Observer for StopAfter {
+impl TrainCallback for StopAfter {
     fn step(&mut self, _: &StepReport) {
         self.0 -= 1;
         assert!(0 < self.0, "the machine stops");
     }
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
 /// What a run leaves: all that must not depend on its stops.
@@ -99,7 +99,7 @@ pub(crate) fn train(
         let mut stop = StopAfter(if rank_info.rank == 0 { n_steps } else { usize::MAX });
         fit(&mut trainer, &train, config, validate, &mut run, &mut stop)?;
         let weights = weights_to_bytes(trainer.model())?;
-        let said = test_best(trainer, &run, |trainer| {
+        let said = evaluate_best(trainer, &run, |trainer| {
             let mut said = Evaluation::default();
             trainer.evaluate(test.epoch(TEST), |input, forward| {
                 said.add(&input.seeds, &input.labels, forward)

@@ -11,8 +11,9 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    Counts, DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, NodeClassification, Observer, Outcome,
-    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, Tested, Trainer, weights_to_bytes,
+    DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, MetricSums, NodeClassification, Outcome,
+    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, Tested, TrainCallback, Trainer,
+    weights_to_bytes,
 };
 
 use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
@@ -33,7 +34,7 @@ struct Watch {
     resumed: Option<Resumed>,
 }
 
-impl Observer for Watch {
+impl TrainCallback for Watch {
     fn started(&mut self, run: &Run) {
         self.resumed = run.resumed().cloned();
     }
@@ -43,10 +44,10 @@ impl Observer for Watch {
         self.stop.store(self.steps_left == Some(0), Ordering::Relaxed);
     }
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-fn validate(trainer: &mut SageTrainer, val: &NodeLoader, phase: Phase) -> kiln_train::Result<Counts> {
+fn validate(trainer: &mut SageTrainer, val: &NodeLoader, phase: Phase) -> kiln_train::Result<MetricSums> {
     Evaluator::Sampled.count(trainer, val, phase)
 }
 

@@ -12,8 +12,9 @@ use kiln_comm::SingleRank;
 use kiln_graph::NodeId;
 use kiln_nn::ForwardContext;
 use kiln_train::{
-    Counts, EpochReport, Error, FitReport, Forward, MemoryUse, Metrics, OptimizerConfig, Prediction, Run,
-    RunFolder, RunIdentity, Summary, Task, Timings, Trainer, TrainerConfig, load_weights, weights_to_bytes,
+    EpochReport, Error, FitReport, MemoryUse, MetricSums, Metrics, OptimizerConfig, Prediction, Run,
+    RunFolder, RunIdentity, StepOutput, Summary, Task, Timings, Trainer, TrainerConfig, load_weights,
+    weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
 
@@ -48,17 +49,17 @@ struct Nothing;
 impl Task for Nothing {
     type Input = ();
     type Model = Line;
-    type Truth = ();
+    type Targets = ();
 
-    fn forward(&self, _: &Line, _: &(), _: &ForwardContext) -> Forward {
+    fn forward(&self, _: &Line, _: &(), _: &ForwardContext) -> StepOutput {
         unreachable!("no batch is taken")
     }
 
-    fn truth(&self, _: &()) {
+    fn targets(&self, _: &()) {
         unreachable!("no batch is taken")
     }
 
-    fn count(_: &(), _: &Tensor<2>, _: &mut Counts) {
+    fn count(_: &(), _: &Tensor<2>, _: &mut MetricSums) {
         unreachable!("no batch is taken")
     }
 }
@@ -72,8 +73,8 @@ fn run(folder: &Path) -> Run {
     Run::start(&mut trainer(0.0), || RunFolder::create(folder), RunIdentity::default()).unwrap()
 }
 
-fn counts(hits: u64) -> Counts {
-    Counts { loss_sum: 5.0, weight: 10.0, hits, total: 10 }
+fn counts(hits: u64) -> MetricSums {
+    MetricSums { loss_sum: 5.0, weight: 10.0, hits, total: 10 }
 }
 
 fn report() -> EpochReport {

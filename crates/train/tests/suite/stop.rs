@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kiln_train::{
-    Counts, EpochReport, FitConfig, Observer, Run, RunFolder, RunIdentity, StepReport, VALIDATION, fit,
-    weights_to_bytes,
+    EpochReport, FitConfig, MetricSums, Run, RunFolder, RunIdentity, StepReport, TrainCallback, VALIDATION,
+    fit, weights_to_bytes,
 };
 
 use crate::common::{data, loader, ranks, shard, trainer};
@@ -20,7 +20,7 @@ struct Ask {
     n_heard: usize,
 }
 
-impl Observer for Ask {
+impl TrainCallback for Ask {
     fn step(&mut self, _: &StepReport) {
         if self.n_heard == self.after {
             self.flag.store(true, Ordering::Relaxed);
@@ -28,7 +28,7 @@ impl Observer for Ask {
         self.n_heard += 1;
     }
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
 /// How a run ended: whether it was interrupted, after how many epochs and steps, and with which weights.

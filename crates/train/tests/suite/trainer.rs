@@ -14,8 +14,8 @@ use kiln_loader::{BatchError, StageTimes};
 use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 use kiln_train::{
-    BucketSync, Counts, DeviceBatch, Error, Forward, GradientSync, MeanStepTime, Optimizer, OptimizerConfig,
-    StepReport, Task, Trainer, TrainerConfig, Weight,
+    DeviceBatch, Error, GradientSync, HostAllReduce, LossWeight, MeanStepTime, MetricSums, Optimizer,
+    OptimizerConfig, StepOutput, StepReport, Task, Trainer, TrainerConfig,
 };
 
 /// A linear model of one weight row, `[d, 1]`.
@@ -44,9 +44,9 @@ type Point = ([f32; 2], f32);
 impl Task for Plane {
     type Input = (Tensor<2>, Tensor<2>);
     type Model = Linear;
-    type Truth = Tensor<2>;
+    type Targets = Tensor<2>;
 
-    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &ForwardContext) -> Forward {
+    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &ForwardContext) -> StepOutput {
         let tracked = |tensor: &Tensor<2>| match ctx.mode {
             Mode::Train => tensor.clone().autodiff(),
             Mode::Eval => tensor.clone(),
@@ -54,14 +54,14 @@ impl Task for Plane {
         let (x, target) = (tracked(x), tracked(target));
         let outputs = x.clone().matmul(model.weight.val());
         let loss_sum = (outputs.clone() - target.clone()).powi_scalar(2).sum();
-        Forward { outputs, loss_sum, weight: x.dims()[0] as f64 }
+        StepOutput { outputs, loss_sum, weight: x.dims()[0] as f64 }
     }
 
-    fn truth(&self, (_, target): &Self::Input) -> Tensor<2> {
+    fn targets(&self, (_, target): &Self::Input) -> Tensor<2> {
         target.clone()
     }
 
-    fn count(target: &Tensor<2>, outputs: &Tensor<2>, counts: &mut Counts) {
+    fn count(target: &Tensor<2>, outputs: &Tensor<2>, counts: &mut MetricSums) {
         let pairs = kiln_kernels::to_vec_f32(target.clone())
             .into_iter()
             .zip(kiln_kernels::to_vec_f32(outputs.clone()));
@@ -208,7 +208,7 @@ fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
 fn ranks_that_grow_apart_are_an_error() {
     /// Averages as it should, but for the second rank.
     #[derive(Debug)]
-    struct Wrong(BucketSync);
+    struct Wrong(HostAllReduce);
 
     impl GradientSync<Linear> for Wrong {
         fn average(
@@ -216,7 +216,7 @@ fn ranks_that_grow_apart_are_an_error() {
             comm: &mut dyn Communicator,
             model: &Linear,
             gradients: GradientsParams,
-            weight: Weight,
+            weight: LossWeight,
         ) -> kiln_train::Result<GradientsParams> {
             let rank = comm.rank_info().rank;
             let averaged = self.0.average(comm, model, gradients, weight)?;
@@ -224,7 +224,7 @@ fn ranks_that_grow_apart_are_an_error() {
         }
     }
     let error = ranks(2).run(|comm| {
-        let mut trainer = trainer(comm).with_sync(Wrong(BucketSync::default())).with_epoch(2);
+        let mut trainer = trainer(comm).with_sync(Wrong(HostAllReduce::default())).with_epoch(2);
         trainer.epoch_of([batch(points(4))], |_| ())?;
         Ok(())
     });
@@ -248,9 +248,9 @@ fn empty_steps_and_frozen_parameters_change_nothing() {
 
     let frozen = ranks(2).run(|comm| {
         let model = Linear::new([2.0, -1.0]).no_grad();
-        let mut sync = BucketSync::default();
+        let mut sync = HostAllReduce::default();
         let mut comm = comm;
-        let weight = Weight { own: 2.0, all: 4.0 };
+        let weight = LossWeight { own: 2.0, all: 4.0 };
         Ok(sync.average(&mut *comm, &model, GradientsParams::new(), weight)?.is_empty())
     });
     assert_eq!(frozen.unwrap(), [true, true]);

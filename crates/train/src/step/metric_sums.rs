@@ -4,10 +4,10 @@ use kiln_comm::Communicator;
 
 use crate::error::Result;
 
-/// What metrics are made from. Counts of batches and of ranks add up, so that a mean over them weighs
+/// Sums from which metrics are made. Those of batches and of ranks add up, so that a mean over them weighs
 /// every item the same, whatever the batches' sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Counts {
+pub struct MetricSums {
     /// Sum of the items' losses.
     pub loss_sum: f64,
     /// Sum of the items' weights in the loss; the number of items where all weigh the same.
@@ -18,7 +18,7 @@ pub struct Counts {
     pub total: u64,
 }
 
-impl Counts {
+impl MetricSums {
     /// Mean loss; NaN without items.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.weight
@@ -55,22 +55,22 @@ impl Counts {
         [self.loss_sum.to_bits(), self.weight.to_bits(), self.hits, self.total]
     }
 
-    /// The counts that [`Counts::to_bits`] gave these words of.
+    /// The counts that [`MetricSums::to_bits`] gave these words of.
     pub(crate) fn from_bits([loss_sum, weight, hits, total]: [u64; 4]) -> Self {
         Self { loss_sum: f64::from_bits(loss_sum), weight: f64::from_bits(weight), hits, total }
     }
 }
 
-/// The weight of a step's items in the loss.
+/// The weights of a step's items in the loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Weight {
+pub struct LossWeight {
     /// Of this rank's items; 0 where it has none.
     pub own: f64,
     /// Of all ranks' items, above 0.
     pub all: f64,
 }
 
-impl AddAssign for Counts {
+impl AddAssign for MetricSums {
     fn add_assign(&mut self, other: Self) {
         self.loss_sum += other.loss_sum;
         self.weight += other.weight;

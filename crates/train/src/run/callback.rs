@@ -1,11 +1,11 @@
 use std::path::Path;
 
 use crate::run::state::Run;
-use crate::step::counts::Counts;
+use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, StepReport};
 
-/// Is told of a run's progress.
-pub trait Observer {
+/// Receives a run's progress.
+pub trait TrainCallback {
     /// The run started, or resumed ([`Run::resumed`]). Called once by [`RunConfig::fit`](crate::RunConfig::fit).
     fn started(&mut self, _run: &Run) {}
 
@@ -13,58 +13,58 @@ pub trait Observer {
     fn step(&mut self, report: &StepReport);
 
     /// An epoch, counted from 1, was trained, validated and recorded.
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool);
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool);
 
     /// The run has a warning for its user ([`Run::take_warnings`]). Ignored where an observer has no use for it.
     fn warning(&mut self, _text: &str) {}
 
     /// A file that this process has mapped was replaced: its path names another file, or none. The run goes on with the
-    /// old one. Called before each [`Observer::epoch`] from then on.
+    /// old one. Called before each [`TrainCallback::epoch`] from then on.
     fn file_replaced(&mut self, _path: &Path) {}
 }
 
 /// Ignores everything.
-impl Observer for () {
+impl TrainCallback for () {
     fn step(&mut self, _: &StepReport) {}
 
-    fn epoch(&mut self, _: usize, _: &EpochReport, _: &Counts, _: bool) {}
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
 /// Nobody, or somebody: on ranks that print nothing and the one that does.
-impl<O: Observer> Observer for Option<O> {
+impl<O: TrainCallback> TrainCallback for Option<O> {
     fn started(&mut self, run: &Run) {
-        if let Some(observer) = self {
-            observer.started(run);
+        if let Some(callback) = self {
+            callback.started(run);
         }
     }
 
     fn step(&mut self, report: &StepReport) {
-        if let Some(observer) = self {
-            observer.step(report);
+        if let Some(callback) = self {
+            callback.step(report);
         }
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
-        if let Some(observer) = self {
-            observer.epoch(epoch, train, val, is_best);
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
+        if let Some(callback) = self {
+            callback.epoch(epoch, train, val, is_best);
         }
     }
 
     fn warning(&mut self, text: &str) {
-        if let Some(observer) = self {
-            observer.warning(text);
+        if let Some(callback) = self {
+            callback.warning(text);
         }
     }
 
     fn file_replaced(&mut self, path: &Path) {
-        if let Some(observer) = self {
-            observer.file_replaced(path);
+        if let Some(callback) = self {
+            callback.file_replaced(path);
         }
     }
 }
 
 /// Any, chosen at run time.
-impl Observer for Box<dyn Observer> {
+impl TrainCallback for Box<dyn TrainCallback> {
     fn started(&mut self, run: &Run) {
         (**self).started(run);
     }
@@ -73,7 +73,7 @@ impl Observer for Box<dyn Observer> {
         (**self).step(report);
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         (**self).epoch(epoch, train, val, is_best);
     }
 
@@ -87,7 +87,7 @@ impl Observer for Box<dyn Observer> {
 }
 
 /// Two, in this order.
-impl<A: Observer, B: Observer> Observer for (A, B) {
+impl<A: TrainCallback, B: TrainCallback> TrainCallback for (A, B) {
     fn started(&mut self, run: &Run) {
         self.0.started(run);
         self.1.started(run);
@@ -98,7 +98,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.1.step(report);
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &Counts, is_best: bool) {
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         self.0.epoch(epoch, train, val, is_best);
         self.1.epoch(epoch, train, val, is_best);
     }

@@ -10,7 +10,7 @@ use kiln_sample::Scratch;
 use crate::step::batch::DeviceBatch;
 use crate::step::node::NodeInput;
 
-/// Batches for node tasks that are made on a device: it samples the blocks and gathers the input features. The seeds and
+/// A batcher for node tasks that works on a device: it samples the blocks and gathers the input features. The seeds and
 /// their labels come from the host. For the same seeds and keys the batches are those of
 /// [`NodeBatcher`](kiln_loader::NodeBatcher).
 pub struct DeviceNodeBatcher {

@@ -6,37 +6,38 @@ use burn::tensor::Tensor;
 use kiln_comm::{Communicator, Reduce};
 
 use crate::error::Result;
-use crate::step::counts::Weight;
+use crate::step::metric_sums::LossWeight;
 use crate::step::sync::GradientSync;
 
-/// On the device: all gradients become one tensor there, which whatever moves tensors between devices sums.
+/// An all-reduce of gradients on the device: all of them become one tensor there, which whatever moves tensors between
+/// devices sums.
 ///
-/// The average is that of [`BucketSync`](crate::BucketSync), and so are its bits where the sum is made in the order of the
-/// ranks. Through host memory goes which parameters have a gradient on any rank, 8 bytes each.
-pub struct DeviceSync<S> {
+/// The average is that of [`HostAllReduce`](crate::HostAllReduce), and so are its bits where the sum is made in the
+/// order of the ranks. Through host memory goes which parameters have a gradient on any rank, 8 bytes each.
+pub struct DeviceAllReduce<S> {
     sum: S,
 }
 
-impl<S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> DeviceSync<S> {
+impl<S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> DeviceAllReduce<S> {
     /// With what gives the sum of a tensor over all ranks: equally long on all, which call it once a step.
     pub fn new(sum: S) -> Self {
         Self { sum }
     }
 }
 
-impl<S> fmt::Debug for DeviceSync<S> {
+impl<S> fmt::Debug for DeviceAllReduce<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceSync").finish_non_exhaustive()
+        f.debug_struct("DeviceAllReduce").finish_non_exhaustive()
     }
 }
 
-impl<M: Module, S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> GradientSync<M> for DeviceSync<S> {
+impl<M: Module, S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> GradientSync<M> for DeviceAllReduce<S> {
     fn average(
         &mut self,
         comm: &mut dyn Communicator,
         model: &M,
         gradients: GradientsParams,
-        weight: Weight,
+        weight: LossWeight,
     ) -> Result<GradientsParams> {
         let share = (weight.own / weight.all) as f32;
         let mut own = Gather { gradients: &gradients, share, parts: Vec::new(), n_with: Vec::new() };
