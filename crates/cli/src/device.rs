@@ -53,7 +53,7 @@ impl DeviceArgs {
         print_rank_zero(format_args!(
             "{n_edges} edges {place}; {n_cached} of {n_rows} feature rows are on the device"
         ));
-        let hits = loader.hit_rate();
+        let hits = loader.cache_stats();
         print_rank_zero(format_args!(
             "feature hits    {:.1} % of {} rows",
             100.0 * hits.hit_rate(),

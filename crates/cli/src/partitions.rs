@@ -170,7 +170,7 @@ impl TrainCallback for TrafficLines {
         let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
         let stats = self.stats.get();
         // Of every process, not of the first one alone.
-        let line = format!("trainer {rank}  epoch {epoch:3}  loss {loss:.4}  {seconds:.2} s  {traffic}");
+        let line = format!("trainer {rank}  epoch {epoch:3}  loss {loss:.4}  {seconds:.2} s  {stats}");
         let _ = writeln!(io::stdout(), "{line}");
     }
 }
