@@ -91,7 +91,7 @@ struct End {
 fn end_of(body: &str, path: &Path) -> End {
     fs::write(path, vec![1; 1 << 16]).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "mapped::reads_a_file_that_loses_its_end", "--nocapture"]);
+    command.args(["--exact", "mapped_file::reads_a_file_that_loses_its_end", "--nocapture"]);
     command.env(BODY, body).env("KILN_TEST_FILE", path);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -16,7 +16,7 @@ pub struct NcclGroup {
     is_required: bool,
     deadline: Duration,
     /// Made by the first thread that asks for it; `None` in the place of a communicator that its rank has taken.
-    threads: OnceLock<Result<Mutex<Vec<Option<NcclSum>>>, DeviceError>>,
+    threads: OnceLock<std::result::Result<Mutex<Vec<Option<NcclSum>>>, DeviceError>>,
 }
 
 /// The CUDA devices that the ranks of one process compute on.
