@@ -15,7 +15,7 @@ use kiln_nn::{GcnConfig, GinConfig, JumpingKnowledge, Normalization};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task,
-    Trainer, TrainerConfig,
+    TaskTrainer, TrainerConfig,
 };
 
 /// One thread beside the trainer's.
@@ -52,7 +52,7 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
 
 /// The time of so many steps in a steady state: one step before them uses up what was made ahead.
 fn steps<T: Task, F: Batcher<Batch = DeviceBatch<T::Input>>>(
-    trainer: &mut Trainer<T>,
+    trainer: &mut TaskTrainer<T>,
     batches: &mut Endless<F>,
     n_steps: u64,
 ) -> Duration {
@@ -87,7 +87,7 @@ fn gcn(stage: &mut Stage) -> Result {
         OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
     let (task, config) = (NodeClassification::new(), TrainerConfig::new(optimizer));
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(task, &config, Box::new(SingleRank), init)?;
+    let mut trainer = TaskTrainer::new(task, &config, Box::new(SingleRank), init)?;
     stage.bench("gcn-2x64-50-50", "fake", Work::new(128, "seeds", n_threads()), |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })
@@ -111,7 +111,7 @@ fn gin(stage: &mut Stage, input: &GraphInput) -> Result {
     };
     let config = TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0));
     let init = |key, device: &Device| model.init(key, device);
-    let mut trainer = Trainer::new(GraphClassification::new(), &config, Box::new(SingleRank), init)?;
+    let mut trainer = TaskTrainer::new(GraphClassification::new(), &config, Box::new(SingleRank), init)?;
     stage.bench("gin-2x64-epoch", &input.name, work, |bencher| {
         bencher.iter(|| trainer.epoch(&loader, |_| {}).expect("a step should have a finite loss"));
     })

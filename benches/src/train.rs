@@ -7,7 +7,7 @@ use kiln_feature::FeatureStore;
 use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, SampledBlocks};
-use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
+use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, TaskTrainer, TrainerConfig};
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
 
@@ -40,7 +40,7 @@ pub fn loader<F: Batcher>(input: &Input, batcher: F) -> Result<Loader<F>> {
 ///
 /// # Errors
 /// When the set has no class or no column.
-pub fn trainer(input: &Input, device: &Device) -> Result<Trainer<NodeClassification<Sage>>> {
+pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassification<Sage>>> {
     let data = &input.dataset;
     let model = SageConfig {
         d_in: data.features.dim(),
@@ -54,7 +54,7 @@ pub fn trainer(input: &Input, device: &Device) -> Result<Trainer<NodeClassificat
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { seed: 0, device: device.clone(), optimizer };
     let init = |key, device: &Device| model.init(key, device);
-    Ok(Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
+    Ok(TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
 }
 
 /// Floating-point operations of the dense products of a step on these blocks, in the cheaper order of projecting

@@ -320,7 +320,10 @@ impl TrainRun<'_> {
     /// The flags that the result depends on, and the hash of the data. Flags that say how it is computed do not count, nor
     /// where the data is.
     fn fingerprint(&self, hash: &str) -> RunIdentity {
-        let flags = self.flags.iter().filter(|(flag, _)| !NOT_OF_THE_RESULT.contains(&flag.as_str()));
+        let flags = self
+            .flags
+            .iter()
+            .filter(|(flag, _)| NOT_OF_THE_RESULT.split(' ').all(|other| other != flag.as_str()));
         // Two ways to write a number are one setting; integers may be too large for a float.
         let plain = |value: &String| match (value.parse::<u64>(), value.parse::<f64>()) {
             (Err(_), Ok(number)) => number.to_string(),
@@ -341,43 +344,10 @@ impl TrainRun<'_> {
 }
 
 /// Flags that change nothing of what a run learns, or that something else counts in the place of.
-const NOT_OF_THE_RESULT: &[&str] = &[
-    "ranks",
-    "batch-size",
-    "threads-per-rank",
-    "deadline",
-    "rank",
-    "world-size",
-    "local-rank",
-    "master",
-    "engine",
-    "join-within",
-    "tls-ca",
-    "tls-cert",
-    "tls-key",
-    "workers",
-    "data",
-    "in-memory",
-    "verify",
-    "epochs",
-    "loss-every",
-    "checkpoint-every",
-    "memory",
-    "graph-mode",
-    "feature-cache",
-    "hot-by",
-    "mode",
-    "parts",
-    "servers",
-    "host",
-    "no-static-cache",
-    "cache-size",
-    "worker-concurrency",
-    "channel-size",
-    "out",
-    "resume",
-    "continue",
-];
+const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank world-size local-rank master engine join-within tls- \
+    ca tls-cert tls-key workers data in-memory verify epochs loss-every checkpoint-every memory graph- \
+    mode feature-cache hot-by mode parts servers host no-static-cache cache-size worker-concurrency \
+    channel-size out resume continue";
 
 impl SamplingArgs {
     fn evaluation(&self) -> anyhow::Result<EvalMode> {

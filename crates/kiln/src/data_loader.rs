@@ -1,6 +1,6 @@
 use burn::module::Module;
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_train::{DeviceBatch, Evaluation, Evaluator, MetricSums, Task, Trainer};
+use kiln_train::{DeviceBatch, Evaluation, Evaluator, MetricSums, Task, TaskTrainer};
 
 use crate::{RankHandle, Result};
 
@@ -47,7 +47,7 @@ pub trait DataLoader<M: Module> {
     fn loader(
         &self,
         phase: Phase,
-        trainer: &Trainer<Self::Task>,
+        trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<Self::Batcher>>;
 
@@ -57,7 +57,7 @@ pub trait DataLoader<M: Module> {
     /// Those of preparing batches.
     fn count(
         evaluator: &Evaluator,
-        trainer: &mut Trainer<Self::Task>,
+        trainer: &mut TaskTrainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<MetricSums>;
@@ -68,7 +68,7 @@ pub trait DataLoader<M: Module> {
     /// Those of preparing batches.
     fn evaluate(
         evaluator: &Evaluator,
-        trainer: &mut Trainer<Self::Task>,
+        trainer: &mut TaskTrainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<Evaluation>;

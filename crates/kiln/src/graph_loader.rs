@@ -6,7 +6,7 @@ use kiln_feature::FeatureStore;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
 use kiln_train::{
-    BatchConfig, DeviceBatcher, Evaluation, Evaluator, GraphClassification, MetricSums, Trainer,
+    BatchConfig, DeviceBatcher, Evaluation, Evaluator, GraphClassification, MetricSums, TaskTrainer,
 };
 
 use crate::neighbor_loader::n_workers;
@@ -81,7 +81,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     fn loader(
         &self,
         phase: Phase,
-        trainer: &Trainer<Self::Task>,
+        trainer: &TaskTrainer<Self::Task>,
         _: &Evaluator,
     ) -> Result<Loader<Self::Batcher>> {
         let graphs = match phase {
@@ -102,7 +102,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
 
     fn count(
         _: &Evaluator,
-        trainer: &mut Trainer<Self::Task>,
+        trainer: &mut TaskTrainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<MetricSums> {
@@ -111,7 +111,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
 
     fn evaluate(
         _: &Evaluator,
-        trainer: &mut Trainer<Self::Task>,
+        trainer: &mut TaskTrainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<Evaluation> {

@@ -13,7 +13,7 @@ use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
     BatchConfig, DeviceBatcher, DeviceNodeBatcher, Evaluation, Evaluator, HostOrDeviceBatcher, MetricSums,
-    NodeClassification, Trainer,
+    NodeClassification, TaskTrainer,
 };
 
 use crate::device_copy::DeviceCopies;
@@ -291,7 +291,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     fn loader(
         &self,
         phase: Phase,
-        trainer: &Trainer<Self::Task>,
+        trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<HostOrDeviceBatcher>> {
         let Split { train, val, test } = self.split();
@@ -348,7 +348,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn count(
         evaluator: &Evaluator,
-        trainer: &mut Trainer<Self::Task>,
+        trainer: &mut TaskTrainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<MetricSums> {
@@ -357,7 +357,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn evaluate(
         evaluator: &Evaluator,
-        trainer: &mut Trainer<Self::Task>,
+        trainer: &mut TaskTrainer<Self::Task>,
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<Evaluation> {

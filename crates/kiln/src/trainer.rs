@@ -184,7 +184,7 @@ impl<C: ModelConfig> Trainer<C> {
     ///
     /// # Errors
     /// Settings out of range, and the errors of the other ranks.
-    pub fn start<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<kiln_train::Trainer<L::Task>> {
+    pub fn start<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<kiln_train::TaskTrainer<L::Task>> {
         loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
         self.parts().trainer(loader, |key, device| self.model.init(key, device))
     }
@@ -227,13 +227,13 @@ impl Parts {
         &self,
         loader: &L,
         init: impl FnOnce(RngKey, &Device) -> kiln_nn::Result<M>,
-    ) -> Result<kiln_train::Trainer<L::Task>> {
+    ) -> Result<kiln_train::TaskTrainer<L::Task>> {
         let comm = self.rank.communicator("trainer")?;
-        self.with_nccl(kiln_train::Trainer::new(loader.task(), &self.config, comm, init)?)
+        self.with_nccl(kiln_train::TaskTrainer::new(loader.task(), &self.config, comm, init)?)
     }
 
     #[cfg(feature = "nccl")]
-    fn with_nccl<T: Task>(&self, trainer: kiln_train::Trainer<T>) -> Result<kiln_train::Trainer<T>> {
+    fn with_nccl<T: Task>(&self, trainer: kiln_train::TaskTrainer<T>) -> Result<kiln_train::TaskTrainer<T>> {
         let process = &self.rank.process;
         let Some(nccl) = process.nccl.as_ref().filter(|_| 1 < self.rank.world_size()) else {
             return Ok(trainer);
@@ -252,7 +252,7 @@ impl Parts {
     }
 
     #[cfg(not(feature = "nccl"))]
-    fn with_nccl<T: Task>(&self, trainer: kiln_train::Trainer<T>) -> Result<kiln_train::Trainer<T>> {
+    fn with_nccl<T: Task>(&self, trainer: kiln_train::TaskTrainer<T>) -> Result<kiln_train::TaskTrainer<T>> {
         Ok(trainer)
     }
 }
@@ -312,7 +312,7 @@ impl<M: Module + Sync> TrainedModel<M> {
         Ok(self.run.finish(&test, &report, &info)?)
     }
 
-    fn trainer<L: DataLoader<M>>(&self, loader: &L) -> Result<(kiln_train::Trainer<L::Task>, Evaluator)> {
+    fn trainer<L: DataLoader<M>>(&self, loader: &L) -> Result<(kiln_train::TaskTrainer<L::Task>, Evaluator)> {
         let evaluator = loader.evaluator(&self.parts.rank)?;
         Ok((self.parts.trainer(loader, |_, _| Ok(self.model.clone()))?, evaluator))
     }
@@ -321,7 +321,7 @@ impl<M: Module + Sync> TrainedModel<M> {
         &self,
         loader: &L,
         phase: Phase,
-        trainer: &mut kiln_train::Trainer<L::Task>,
+        trainer: &mut kiln_train::TaskTrainer<L::Task>,
         evaluator: &Evaluator,
     ) -> Result<Evaluation> {
         let batches = loader.loader(phase, trainer, evaluator)?;

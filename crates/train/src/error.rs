@@ -136,7 +136,7 @@ pub enum Error {
         got: String,
     },
     /// A batch is on another device than the trainer.
-    #[error("a batch is on {got}, expected {expected}: make its loader by `Trainer::loader`")]
+    #[error("a batch is on {got}, expected {expected}: make its loader by `TaskTrainer::loader`")]
     OtherDevice {
         /// The trainer's device.
         expected: String,
@@ -144,7 +144,7 @@ pub enum Error {
         got: String,
     },
     /// A loader has other items than the trainer's seed and rank give.
-    #[error("the loader's items are of {got}, expected {expected}: make them by `Trainer::items`")]
+    #[error("the loader's items are of {got}, expected {expected}: make them by `TaskTrainer::items`")]
     OtherLoader {
         /// The seed or the share that is the trainer's.
         expected: String,

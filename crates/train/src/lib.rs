@@ -1,4 +1,4 @@
-//! The training loop: a [`Trainer`] takes batches from a loader, a [`Task`] says what the loss of a
+//! The training loop: a [`TaskTrainer`] takes batches from a loader, a [`Task`] says what the loss of a
 //! batch is, an [`Evaluator`] what the model is worth, and a [`RunConfig`] makes a run of it that keeps the best model and
 //! resumes. The crate's README has a whole program.
 //!
@@ -56,7 +56,7 @@ pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, StepDecay};
 pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};
 pub use step::sync::{GradientSync, HostAllReduce};
 pub use step::task::{StepOutput, Task};
-pub use step::trainer::{Trainer, TrainerConfig};
+pub use step::trainer::{TaskTrainer, TrainerConfig};
 pub use step::weights::{load_weights, weights_to_bytes};
 
 /// The program of the README, as a test.

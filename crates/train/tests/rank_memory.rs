@@ -13,7 +13,7 @@ use kiln_feature::{DenseFeatures, Labels};
 use kiln_loader::{Phase, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::RngKey;
-use kiln_train::{NodeClassification, Trainer, VALIDATION};
+use kiln_train::{NodeClassification, TaskTrainer, VALIDATION};
 use peak_alloc::PeakAlloc;
 
 use common::{config, data, loader, nodes, ranks, shard};
@@ -61,7 +61,7 @@ fn model() -> Sage {
 fn train(data: &Dataset, n_ranks: usize) {
     let trained = ranks(n_ranks).run(|comm| {
         let loader = loader(data, &nodes(N_SEEDS), BATCH * n_ranks, shard(&*comm));
-        let mut trainer = Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(model()))?;
+        let mut trainer = TaskTrainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(model()))?;
         let trained = trainer.epoch(&loader, |_| ())?.counts.total;
         Ok([trained, trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?.total])
     });

@@ -1,5 +1,4 @@
-//! Trains GraphSAGE with samplers of its own: a rule says which of one node's neighbours to pick, and that is all of a
-//! sampler. After DGL's tutorial on stochastic training with a customised sampler.
+//! Trains GraphSAGE with sampling rules of its own, after DGL's tutorial on training with a customised sampler.
 //!
 //! ```text
 //! cargo run --release --bin custom_sampler -- --ranks 2 --rule low-degree
@@ -12,8 +11,7 @@ use kiln::graph::Csc;
 use kiln::prelude::*;
 use kiln::sample::{Neighbors, NodeKey, SamplingRule, Selection};
 
-/// Each neighbour with the same probability, none twice: Knuth's algorithm S (The Art of Computer Programming, volume 2,
-/// section 3.4.2).
+/// Each neighbour with the same probability, none twice (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
 pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
     let mut rng = key.rng();
     let (mut wanted, degree) = (fanout, neighbors.degree() as u32);
@@ -25,8 +23,8 @@ pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks
     }
 }
 
-/// Neighbours with few neighbours rather than hubs: without replacement, by the inverse of their degrees (Efraimidis and
-/// Spirakis 2006: the largest `u^(1/w)`, here as the first `-ln(u) / w`).
+/// Nodes of low degree rather than hubs: without replacement, by the inverse of their degrees (Efraimidis and Spirakis
+/// 2006: the largest `u^(1/w)`, here as the first `-ln(u) / w`).
 pub(crate) struct LowDegree(pub(crate) Arc<Csc>);
 
 impl SamplingRule for LowDegree {
@@ -78,6 +76,6 @@ fn main() -> Result<()> {
             println!("{summary}");
         }
         Ok(())
-    })?;
-    Ok(())
+    })
+    .map(drop)
 }

@@ -62,7 +62,7 @@ impl Evaluation {
     }
 
     /// Takes a batch: its items, their classes and what the model made of them, as the `visit` of
-    /// [`Trainer::evaluate`](crate::Trainer::evaluate) is given them.
+    /// [`TaskTrainer::evaluate`](crate::TaskTrainer::evaluate) is given them.
     ///
     /// # Panics
     /// When the numbers of items, labels and rows differ, or the outputs have another number of classes

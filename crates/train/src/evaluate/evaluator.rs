@@ -14,7 +14,7 @@ use crate::step::loaders::BatchConfig;
 use crate::step::metric_sums::MetricSums;
 use crate::step::node::{NodeClassification, NodeInput};
 use crate::step::task::{StepOutput, Task};
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 
 /// How the ranks evaluate a node classifier: who takes which nodes, and with which neighbours.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Evaluator {
     /// [`Error::Loader`](crate::Error::Loader) for batches of no items.
     pub fn items<T: Task>(
         &self,
-        trainer: &Trainer<T>,
+        trainer: &TaskTrainer<T>,
         items: impl Into<Arc<[NodeId]>>,
         config: BatchConfig,
     ) -> Result<ItemSampler> {
@@ -65,10 +65,10 @@ impl Evaluator {
     ///
     /// # Errors
     /// [`Error::OtherLoader`](crate::Error::OtherLoader) for a loader whose items are not those of [`Evaluator::items`],
-    /// the errors of [`Trainer::evaluate`], of [`LayerWiseInference::outputs`] and of [`Evaluation::count`].
+    /// the errors of [`TaskTrainer::evaluate`], of [`LayerWiseInference::outputs`] and of [`Evaluation::count`].
     pub fn count<M, F>(
         &self,
-        trainer: &mut Trainer<NodeClassification<M>>,
+        trainer: &mut TaskTrainer<NodeClassification<M>>,
         loader: &Loader<F>,
         phase: Phase,
     ) -> Result<MetricSums>
@@ -96,7 +96,7 @@ impl Evaluator {
     /// As [`Evaluator::count`].
     pub fn evaluate<M, F>(
         &self,
-        trainer: &mut Trainer<NodeClassification<M>>,
+        trainer: &mut TaskTrainer<NodeClassification<M>>,
         loader: &Loader<F>,
         phase: Phase,
     ) -> Result<Evaluation>
@@ -126,14 +126,14 @@ impl Evaluator {
     }
 
     /// The share of the items that a rank evaluates.
-    fn shard<T: Task>(&self, trainer: &Trainer<T>) -> Shard {
+    fn shard<T: Task>(&self, trainer: &TaskTrainer<T>) -> Shard {
         match self {
             Self::Sampled => trainer.shard(),
             Self::FirstRank { .. } | Self::Exact(_) => Shard::default(),
         }
     }
 
-    fn check<T: Task, F: Batcher>(&self, trainer: &Trainer<T>, loader: &Loader<F>) -> Result<()> {
+    fn check<T: Task, F: Batcher>(&self, trainer: &TaskTrainer<T>, loader: &Loader<F>) -> Result<()> {
         trainer.check_seed(loader.items())?;
         trainer.check_shard(loader.items(), self.shard(trainer))
     }
@@ -143,7 +143,7 @@ impl ExactEvaluator {
     /// The model's outputs for every node of the graph.
     fn outputs<M: LayerWiseModel + Sync>(
         &self,
-        trainer: &mut Trainer<NodeClassification<M>>,
+        trainer: &mut TaskTrainer<NodeClassification<M>>,
     ) -> Result<DenseFeatures> {
         let (model, device) = (trainer.model(), trainer.device());
         let outputs = self.threads.install(|| self.inference.outputs(model, &*self.features, device));

@@ -8,12 +8,12 @@ use crate::step::batch::DeviceBatch;
 use crate::step::metric_sums::MetricSums;
 use crate::step::steps::check_finite;
 use crate::step::task::{StepOutput, Task};
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 
 /// How long ranks wait for the one that works for all of them: a day. One that fails is noticed at once.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-impl<T: Task> Trainer<T> {
+impl<T: Task> TaskTrainer<T> {
     /// Runs the model on the batches without training, and calls `visit` with each batch of this rank and its
     /// outputs. Dropout is off; whether neighbours are sampled is up to the loader that made the batches. The
     /// counts are those of all ranks. A meeting.

@@ -18,7 +18,7 @@ use crate::run::summary::Best;
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochState, Timings};
 use crate::step::task::Task;
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
 
 /// The form of the file; another number is refused.
@@ -92,7 +92,7 @@ pub(crate) struct Surroundings<'a> {
 }
 
 /// The bytes of a checkpoint of this trainer.
-pub(crate) fn to_bytes<T: Task>(trainer: &Trainer<T>, around: &Surroundings<'_>) -> Result<Vec<u8>> {
+pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<'_>) -> Result<Vec<u8>> {
     let unwritable = |reason: String| Error::Weights { reason };
     let model = weights_to_bytes(&trainer.model)?;
     let optimizer = trainer.optimizer.state.into_bytes().map_err(|error| unwritable(error.to_string()))?;
@@ -216,7 +216,7 @@ impl<'a> Checkpoint<'a> {
     ///
     /// # Errors
     /// [`Error::Weights`] where they do not fit.
-    pub(crate) fn restore<T: Task>(self, trainer: &mut Trainer<T>) -> Result<Restored> {
+    pub(crate) fn restore<T: Task>(self, trainer: &mut TaskTrainer<T>) -> Result<Restored> {
         let Self { header, model, optimizer, best, metrics } = self;
         load_weights(&mut trainer.model, model.to_vec())?;
         let mut ids = Ids(Vec::new());

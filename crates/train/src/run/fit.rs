@@ -9,7 +9,7 @@ use crate::step::batch::DeviceBatch;
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::EpochReport;
 use crate::step::task::Task;
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 
 /// The pass of a loader over the validation split: the same samples after every epoch.
 pub const VALIDATION: Phase = Phase::Validation;
@@ -35,21 +35,21 @@ pub struct FitConfig {
 ///
 /// `validate` says what the trainer's model does on the validation split, by sampled neighbourhoods
 /// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or in a way of its own. Its counts must be
-/// those of all ranks ([`Trainer::evaluate`] and [`Trainer::on_rank_zero`] see to it), so that all ranks keep the
+/// those of all ranks ([`TaskTrainer::evaluate`] and [`TaskTrainer::on_rank_zero`] see to it), so that all ranks keep the
 /// same epoch and stop after the same one.
 ///
 /// # Errors
-/// What the loader, the trainer, `validate` and the run say; those of [`Trainer::check_files`], and the epoch is then not
+/// What the loader, the trainer, `validate` and the run say; those of [`TaskTrainer::check_files`], and the epoch is then not
 /// recorded; [`Error::EmptySplit`] when there is
 /// nothing to train on or `validate` counted no items; [`Error::NoStep`] when the items to train on are fewer than a step
 /// takes; [`Error::BadSetting`] for 0 epochs, a patience of 0 or a number of steps of 0; [`Error::TooFewEpochs`] for fewer
 /// epochs than the run has done; [`Error::OtherLoader`] for a loader that is not of this trainer's seed and share, and
 /// [`Error::OtherTrainer`] for a trainer that is not where the run is.
 pub fn fit<T, F>(
-    trainer: &mut Trainer<T>,
+    trainer: &mut TaskTrainer<T>,
     train: &Loader<F>,
     config: FitConfig,
-    mut validate: impl FnMut(&mut Trainer<T>) -> Result<MetricSums>,
+    mut validate: impl FnMut(&mut TaskTrainer<T>) -> Result<MetricSums>,
     run: &mut Run,
     callback: &mut impl TrainCallback,
 ) -> Result<FitReport>
@@ -106,7 +106,7 @@ pub(crate) fn check(config: &FitConfig, n_done: usize) -> Result<()> {
 }
 
 /// Checks that the loader is for this trainer and has steps, and that the trainer is where the run is.
-fn check_start<T: Task, F: Batcher>(trainer: &Trainer<T>, train: &Loader<F>, run: &Run) -> Result<()> {
+fn check_start<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: &Loader<F>, run: &Run) -> Result<()> {
     check_items(trainer, train)?;
     let (expected, got) = (run.n_epochs(), trainer.n_epochs());
     match (run.n_steps(), trainer.epoch.n_steps) {
@@ -116,7 +116,7 @@ fn check_start<T: Task, F: Batcher>(trainer: &Trainer<T>, train: &Loader<F>, run
 }
 
 /// Checks that the loader is for this trainer and has steps to train on.
-pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &Trainer<T>, train: &Loader<F>) -> Result<()> {
+pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: &Loader<F>) -> Result<()> {
     trainer.check_items(train.items())?;
     let items = train.items();
     if items.items().is_empty() {
@@ -131,7 +131,7 @@ pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &Trainer<T>, train: &Loa
 
 /// Trains what is left of the trainer's next epoch; `None` where it was asked to stop before its end.
 fn train_epoch<T, F>(
-    trainer: &mut Trainer<T>,
+    trainer: &mut TaskTrainer<T>,
     train: &Loader<F>,
     checkpoint_every: Option<usize>,
     run: &mut Run,
@@ -166,11 +166,11 @@ where
 /// thing a run does. A meeting.
 ///
 /// # Errors
-/// What `test` and the run say, those of [`Trainer::check_files`], and [`Error::EmptySplit`] when `test` judged no items.
+/// What `test` and the run say, those of [`TaskTrainer::check_files`], and [`Error::EmptySplit`] when `test` judged no items.
 pub fn evaluate_best<T: Task>(
-    mut trainer: Trainer<T>,
+    mut trainer: TaskTrainer<T>,
     run: &Run,
-    test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
+    test: impl FnOnce(&mut TaskTrainer<T>) -> Result<Evaluation>,
 ) -> Result<Evaluation> {
     run.load_best(&mut trainer)?;
     evaluate(&mut trainer, test)
@@ -178,8 +178,8 @@ pub fn evaluate_best<T: Task>(
 
 /// Has `test` judge the trainer's model, and brings what the ranks say of their items to the first one. A meeting.
 pub(crate) fn evaluate<T: Task>(
-    trainer: &mut Trainer<T>,
-    test: impl FnOnce(&mut Trainer<T>) -> Result<Evaluation>,
+    trainer: &mut TaskTrainer<T>,
+    test: impl FnOnce(&mut TaskTrainer<T>) -> Result<Evaluation>,
 ) -> Result<Evaluation> {
     let said = test(trainer)?;
     trainer.check_files()?;

@@ -14,27 +14,27 @@ use crate::run::summary::{FitReport, Summary};
 use crate::step::batch::DeviceBatch;
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::Task;
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 
 /// A training run: where its files go, how long it trains, and what its report says.
 ///
 /// [`RunConfig::fit`] starts or resumes the run, trains and keeps the best model; [`Trained::test`] judges that model and
-/// writes the results. A run ends early, with a checkpoint, when the flag of [`Trainer::with_stop`] is up.
+/// writes the results. A run ends early, with a checkpoint, when the flag of [`TaskTrainer::with_stop`] is up.
 ///
 /// ```no_run
 /// # use kiln_loader::{Batcher, Loader};
 /// # use kiln_nn::LayerWiseModel;
 /// # use kiln_train::{
-/// #     DeviceBatch, Evaluator, FitConfig, NodeClassification, NodeInput, Outcome, Result, RunConfig, RunDir, Trainer,
+/// #     DeviceBatch, Evaluator, FitConfig, NodeClassification, NodeInput, Outcome, Result, RunConfig, RunDir, TaskTrainer,
 /// # };
 /// # fn example<M: LayerWiseModel + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
-/// #     trainer: Trainer<NodeClassification<M>>,
+/// #     trainer: TaskTrainer<NodeClassification<M>>,
 /// #     [train, val, test]: [Loader<F>; 3],
 /// # ) -> Result<()> {
 /// let fit = FitConfig { n_epochs: 20, patience: Some(5), checkpoint_every: None };
 /// let run = RunConfig::new(RunDir::StartOrResume("runs/mine".into()), fit);
 /// let evaluator = Evaluator::Sampled;
-/// let validate = |trainer: &mut Trainer<_>, val: &Loader<F>, phase| evaluator.count(trainer, val, phase);
+/// let validate = |trainer: &mut TaskTrainer<_>, val: &Loader<F>, phase| evaluator.count(trainer, val, phase);
 /// if let Outcome::Trained(best) = run.fit(trainer, &train, &val, validate, &mut ())? {
 ///     let tested = best.test(&test, |trainer, test, phase| evaluator.evaluate(trainer, test, phase))?;
 ///     println!("test accuracy {:.4}", tested.evaluation.metrics().accuracy);
@@ -72,7 +72,7 @@ pub enum Outcome<T: Task> {
 /// A run whose training is done, with the best epoch's parameters in its trainer.
 #[derive(Debug)]
 pub struct Trained<T: Task> {
-    trainer: Trainer<T>,
+    trainer: TaskTrainer<T>,
     run: Run,
     report: FitReport,
     title: String,
@@ -109,7 +109,7 @@ impl RunConfig {
     /// the best epoch's parameters into the trainer. A meeting.
     ///
     /// `validate` returns the counts of all ranks on the batches of `val` in that pass, as
-    /// [`Evaluator::count`](crate::Evaluator::count) and [`Trainer::evaluate`] do.
+    /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do.
     ///
     /// # Errors
     /// As [`Run::start`] and [`fit`](crate::fit()). A call that cannot train is refused before anything is written:
@@ -117,10 +117,10 @@ impl RunConfig {
     /// [`Error::NoStep`], and [`Error::OtherLoader`].
     pub fn fit<T, F, V>(
         &self,
-        mut trainer: Trainer<T>,
+        mut trainer: TaskTrainer<T>,
         train: &Loader<F>,
         val: &Loader<V>,
-        mut validate: impl FnMut(&mut Trainer<T>, &Loader<V>, Phase) -> Result<MetricSums>,
+        mut validate: impl FnMut(&mut TaskTrainer<T>, &Loader<V>, Phase) -> Result<MetricSums>,
         callback: &mut impl TrainCallback,
     ) -> Result<Outcome<T>>
     where
@@ -135,7 +135,7 @@ impl RunConfig {
         fit::check(&self.fit, run.n_epochs())?;
         run.write_config(&self.settings)?;
         callback.started(&run, train.n_steps(trainer.next_phase()));
-        let validate = |trainer: &mut Trainer<T>| validate(trainer, val, VALIDATION);
+        let validate = |trainer: &mut TaskTrainer<T>| validate(trainer, val, VALIDATION);
         let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, callback)?;
         if report.interrupted {
             return Ok(Outcome::Interrupted(Box::new(run)));
@@ -154,7 +154,7 @@ impl<T: Task> Trained<T> {
     }
 
     /// The trainer, with the best epoch's parameters: for evaluation before the test.
-    pub fn trainer(&mut self) -> &mut Trainer<T> {
+    pub fn trainer(&mut self) -> &mut TaskTrainer<T> {
         &mut self.trainer
     }
 
@@ -178,11 +178,11 @@ impl<T: Task> Trained<T> {
     ///
     /// # Errors
     /// [`Error::EmptySplit`] without items to test, [`Error::OtherLoader`], the errors of `test`, of
-    /// [`Trainer::check_files`] and of [`Run::finish`].
+    /// [`TaskTrainer::check_files`] and of [`Run::finish`].
     pub fn test<V: Batcher>(
         self,
         loader: &Loader<V>,
-        test: impl FnOnce(&mut Trainer<T>, &Loader<V>, Phase) -> Result<Evaluation>,
+        test: impl FnOnce(&mut TaskTrainer<T>, &Loader<V>, Phase) -> Result<Evaluation>,
     ) -> Result<Tested> {
         let Self { mut trainer, run, mut report, title, class_names, started } = self;
         check_split("test", &trainer, loader)?;
@@ -197,7 +197,7 @@ impl<T: Task> Trained<T> {
 /// Checks that a split has items, in the order that the trainer's seed gives.
 fn check_split<T: Task, V: Batcher>(
     split: &'static str,
-    trainer: &Trainer<T>,
+    trainer: &TaskTrainer<T>,
     loader: &Loader<V>,
 ) -> Result<()> {
     trainer.check_seed(loader.items())?;

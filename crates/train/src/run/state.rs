@@ -15,7 +15,7 @@ use crate::step::memory::MemoryUse;
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, EpochState};
 use crate::step::task::Task;
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
 
 /// A training run: where it is, the same on every rank, and what makes it possible to go on from there.
@@ -77,7 +77,7 @@ impl Run {
     /// is of another version of the determinism contract, [`Error::BadFile`] where none is whole or of this version,
     /// [`Error::Io`], [`Error::Drawing`], [`Error::Weights`], [`Error::Ranks`].
     pub fn start<T: Task>(
-        trainer: &mut Trainer<T>,
+        trainer: &mut TaskTrainer<T>,
         folder: impl FnOnce() -> Result<RunFolder>,
         identity: RunIdentity,
     ) -> Result<Self> {
@@ -102,7 +102,7 @@ impl Run {
 
     fn resume<T: Task>(
         &mut self,
-        trainer: &mut Trainer<T>,
+        trainer: &mut TaskTrainer<T>,
         bytes: &[u8],
         damage: Option<String>,
     ) -> Result<()> {
@@ -190,7 +190,7 @@ impl Run {
     /// # Errors
     /// [`Error::Weights`], [`Error::Drawing`], [`Error::Io`] or [`Error::CheckpointOverdue`]; the last checkpoint is then
     /// still there.
-    pub fn checkpoint<T: Task>(&mut self, trainer: &mut Trainer<T>) -> Result<()> {
+    pub fn checkpoint<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         let outcome = self.save(trainer);
         self.tolerate(outcome)
     }
@@ -199,12 +199,12 @@ impl Run {
     ///
     /// # Errors
     /// [`Error::Weights`], [`Error::Drawing`] or [`Error::Io`], also if it is transient.
-    pub fn complete<T: Task>(&mut self, trainer: &mut Trainer<T>) -> Result<()> {
+    pub fn complete<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         if self.is_saved { Ok(()) } else { self.save(trainer) }
     }
 
     /// Writes the checkpoint, and then the files that are behind it.
-    fn save<T: Task>(&mut self, trainer: &mut Trainer<T>) -> Result<()> {
+    fn save<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         self.is_saved = false;
         let Some(folder) = &mut self.folder else { return Ok(()) };
         trainer.comm().set_stage("checkpoint");
@@ -245,7 +245,7 @@ impl Run {
     /// As [`Run::checkpoint`].
     pub fn record<T: Task>(
         &mut self,
-        trainer: &mut Trainer<T>,
+        trainer: &mut TaskTrainer<T>,
         train: &EpochReport,
         val: &MetricSums,
     ) -> Result<bool> {
@@ -283,7 +283,7 @@ impl Run {
     ///
     /// # Errors
     /// [`Error::NoEpoch`], [`Error::Weights`] or [`Error::Ranks`].
-    pub fn load_best<T: Task>(&self, trainer: &mut Trainer<T>) -> Result<()> {
+    pub fn load_best<T: Task>(&self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         self.best()?;
         let mut bytes = self.folder.as_ref().map_or_else(Vec::new, |folder| folder.best().to_vec());
         trainer.comm().broadcast(0, &mut bytes)?;

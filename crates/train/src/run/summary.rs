@@ -14,7 +14,7 @@ pub struct FitReport {
     pub n_epochs: usize,
     /// Whether the patience ran out before the epochs did.
     pub stopped_early: bool,
-    /// Whether it was asked to stop ([`Trainer::with_stop`](crate::Trainer::with_stop)), and the run is where its checkpoint says.
+    /// Whether it was asked to stop ([`TaskTrainer::with_stop`](crate::TaskTrainer::with_stop)), and the run is where its checkpoint says.
     pub interrupted: bool,
     /// The most memory seen.
     pub peak_memory: MemoryUse,

@@ -33,7 +33,7 @@ pub trait ToDevice {
 }
 
 /// A [`Batcher`] that copies the batches of another one to a device. The loader's workers do so, and their copies
-/// overlap with the steps. [`Trainer::loader`](crate::Trainer::loader) makes one for the trainer's device.
+/// overlap with the steps. [`TaskTrainer::loader`](crate::TaskTrainer::loader) makes one for the trainer's device.
 #[derive(Debug)]
 pub struct DeviceBatcher<F> {
     batcher: F,

@@ -2,9 +2,9 @@ use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::step::task::Task;
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 
-impl<T: Task> Trainer<T> {
+impl<T: Task> TaskTrainer<T> {
     /// Checks that no file that a process of the ranks has mapped was changed since, as
     /// [`kiln_graph::check_mapped_files`] does: an epoch that read such a file is worth nothing. [`fit`](crate::fit) calls
     /// it before it writes a checkpoint or records an epoch. Returns the files of this process that were replaced, whose

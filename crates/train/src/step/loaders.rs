@@ -6,7 +6,7 @@ use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
 use crate::error::{Error, Result};
 use crate::step::batch::{DeviceBatcher, ToDevice};
 use crate::step::task::Task;
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 
 /// How items become batches. Seed and rank are the trainer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl BatchConfig {
     }
 }
 
-impl<T: Task> Trainer<T> {
+impl<T: Task> TaskTrainer<T> {
     /// This rank's share of the items, in the order that the trainer's seed gives.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<T: Task> Trainer<T> {
     /// [`DeviceNodeBatcher`](crate::DeviceNodeBatcher) makes there need no copy: they are for [`Loader::new`].
     ///
     /// # Errors
-    /// [`Error::Loader`] for too many workers, and [`Error::OtherLoader`] for items that [`Trainer::items`] has not made.
+    /// [`Error::Loader`] for too many workers, and [`Error::OtherLoader`] for items that [`TaskTrainer::items`] has not made.
     pub fn loader<F>(
         &self,
         items: ItemSampler,

@@ -9,7 +9,7 @@ use kiln_kernels::{DeviceError, NcclSum};
 use crate::error::{Error, Result};
 use crate::step::device_all_reduce::DeviceAllReduce;
 use crate::step::task::Task;
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 
 /// NCCL's sums of gradients for the ranks of one process, which share this value where they are threads.
 pub struct NcclGroup {
@@ -43,9 +43,9 @@ impl NcclGroup {
     /// [`Error::NoNccl`] where NCCL is required, [`Error::Device`] where it fails, and those of the other ranks.
     pub fn join<T: Task>(
         &self,
-        mut trainer: Trainer<T>,
+        mut trainer: TaskTrainer<T>,
         devices: CudaDevices<'_>,
-    ) -> Result<(Trainer<T>, Option<String>)> {
+    ) -> Result<(TaskTrainer<T>, Option<String>)> {
         let rank_info = trainer.comm().rank_info();
         let (nccl, reason) = match devices {
             CudaDevices::OfThreads(indices) => self.of_thread(rank_info, indices)?,

@@ -11,7 +11,7 @@ use crate::step::metric_sums::{LossWeight, MetricSums};
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::sync::share_buffers;
 use crate::step::task::{StepOutput, Task};
-use crate::step::trainer::Trainer;
+use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, weights_to_bytes};
 
 /// What a rank learned from a batch.
@@ -30,15 +30,15 @@ enum Outcome {
     Unread(Box<dyn FnOnce() -> MetricSums>),
 }
 
-impl<T: Task> Trainer<T> {
+impl<T: Task> TaskTrainer<T> {
     /// Trains the next epoch on the loader's batches, or what is left of the one under way, and calls `observe` with each
     /// step, in their order, once its loss has been read. A meeting; at its end the ranks compare their models, and mapped
-    /// files are checked ([`Trainer::check_files`]).
+    /// files are checked ([`TaskTrainer::check_files`]).
     ///
     /// # Errors
     /// [`Error::OtherLoader`] for a loader of another seed or of another rank's share, the loader's error, a loss that is
     /// not finite, [`Error::OtherDevice`], [`Error::Ranks`], [`Error::RanksDiffer`] and [`Error::Graph`]; the
-    /// parameters are then as the last whole step left them (but see [`Trainer::with_read_every`]).
+    /// parameters are then as the last whole step left them (but see [`TaskTrainer::with_read_every`]).
     pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
     where
         F: Batcher<Batch = DeviceBatch<T::Input>>,
@@ -49,10 +49,10 @@ impl<T: Task> Trainer<T> {
     }
 
     /// The same on batches of any origin, of which each rank must have equally many: those of
-    /// [`Trainer::next_phase`], where they come from a loader.
+    /// [`TaskTrainer::next_phase`], where they come from a loader.
     ///
     /// # Errors
-    /// As [`Trainer::epoch`].
+    /// As [`TaskTrainer::epoch`].
     pub fn epoch_of(
         &mut self,
         batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
@@ -69,7 +69,7 @@ impl<T: Task> Trainer<T> {
     /// steps whose losses have been read, which at the end are all. A meeting.
     ///
     /// # Errors
-    /// As [`Trainer::epoch`].
+    /// As [`TaskTrainer::epoch`].
     pub fn step(
         &mut self,
         batches: &mut impl Iterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
@@ -147,7 +147,7 @@ impl<T: Task> Trainer<T> {
         Ok(())
     }
 
-    /// Ends an epoch whose batches are used up ([`Trainer::step`] has returned false): the ranks compare their models, and
+    /// Ends an epoch whose batches are used up ([`TaskTrainer::step`] has returned false): the ranks compare their models, and
     /// the next step is one of the next epoch. A meeting.
     ///
     /// # Errors

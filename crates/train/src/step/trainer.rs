@@ -21,11 +21,11 @@ use crate::step::weights::{load_weights, weights_to_bytes};
 /// items, gradients are averaged, and all models stay the same to the bit.
 ///
 /// It has the seed, the device and the number of the epoch, and hands them down: its model is made with them, and so
-/// are the loaders that [`Trainer::loader`] returns. [`Trainer::epoch`] trains the next epoch.
+/// are the loaders that [`TaskTrainer::loader`] returns. [`TaskTrainer::epoch`] trains the next epoch.
 ///
 /// Methods that say so are meetings: every rank calls them, in the same order.
 #[derive(Debug)]
-pub struct Trainer<T: Task> {
+pub struct TaskTrainer<T: Task> {
     pub(crate) task: T,
     pub(crate) model: T::Model,
     pub(crate) optimizer: OptimizerState,
@@ -76,7 +76,7 @@ impl std::fmt::Debug for OptimizerState {
     }
 }
 
-impl<T: Task> Trainer<T> {
+impl<T: Task> TaskTrainer<T> {
     /// A trainer of the model that `init` makes from the key of the seed on the device with autodiff. A meeting, in
     /// which every rank gets the first one's parameters.
     ///
@@ -125,7 +125,7 @@ impl<T: Task> Trainer<T> {
     }
 
     /// The same, whose ranks all know after a step whether the flag of any of them is up
-    /// ([`Trainer::is_stopping`]): [`fit`](crate::fit) then writes a checkpoint and ends.
+    /// ([`TaskTrainer::is_stopping`]): [`fit`](crate::fit) then writes a checkpoint and ends.
     #[must_use]
     pub fn with_stop(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop, ..self }
@@ -179,7 +179,7 @@ impl<T: Task> Trainer<T> {
         self.comm.rank_info().rank == 0
     }
 
-    /// Whether the flag of [`Trainer::with_stop`] was up on some rank in the last step; the same on all.
+    /// Whether the flag of [`TaskTrainer::with_stop`] was up on some rank in the last step; the same on all.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
     }

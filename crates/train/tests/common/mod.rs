@@ -12,7 +12,7 @@ use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, RngKey};
-use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, Trainer, TrainerConfig};
+use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, TaskTrainer, TrainerConfig};
 
 pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
@@ -65,8 +65,8 @@ pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
 }
 
 /// A trainer of a model with dropout, by Adam. All ranks have the same device.
-pub(crate) fn trainer(data: &Dataset, comm: Box<dyn Communicator>) -> Trainer<NodeClassification<Sage>> {
-    Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, [0.1, 0.5]))).unwrap()
+pub(crate) fn trainer(data: &Dataset, comm: Box<dyn Communicator>) -> TaskTrainer<NodeClassification<Sage>> {
+    TaskTrainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, [0.1, 0.5]))).unwrap()
 }
 
 /// Adam on the processor, with the seed of [`loader`].

@@ -13,7 +13,7 @@ use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, count_node_accesses};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, NodeClassification, NodeInput,
-    OptimizerConfig, StepReport, Trainer, TrainerConfig, weights_to_bytes,
+    OptimizerConfig, StepReport, TaskTrainer, TrainerConfig, weights_to_bytes,
 };
 
 use crate::common::{data, nodes, ranks, shard};
@@ -74,10 +74,10 @@ fn trainer(
     data: &Dataset,
     comm: Box<dyn Communicator>,
     device: &Device,
-) -> Trainer<NodeClassification<Sage>> {
+) -> TaskTrainer<NodeClassification<Sage>> {
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { seed: 1, device: device.clone(), optimizer };
-    Trainer::new(NodeClassification::new(), &config, comm, |key, device| sage(data).init(key, device))
+    TaskTrainer::new(NodeClassification::new(), &config, comm, |key, device| sage(data).init(key, device))
         .unwrap()
 }
 

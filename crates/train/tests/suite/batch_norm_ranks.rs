@@ -14,7 +14,7 @@ use kiln_nn::{Gin, GinConfig};
 use kiln_sample::RngKey;
 use kiln_train::{
     DeviceBatcher, EpochReport, FitConfig, GraphClassification, MetricSums, OptimizerConfig, Run, RunFolder,
-    RunIdentity, StepReport, TrainCallback, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
+    RunIdentity, StepReport, TaskTrainer, TrainCallback, TrainerConfig, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{nodes, ranks, shard};
@@ -48,11 +48,11 @@ fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>>
     Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), batcher, config).unwrap()
 }
 
-fn trainer(comm: Box<dyn Communicator>) -> Trainer<GraphClassification<Gin>> {
+fn trainer(comm: Box<dyn Communicator>) -> TaskTrainer<GraphClassification<Gin>> {
     let model = GinConfig { n_layers: 2, ..GinConfig::paper(2, 6, 2) };
     let config = TrainerConfig { seed: 3, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |_, device: &Device| model.init(RngKey::new(1), device);
-    Trainer::new(GraphClassification::new(), &config, comm, init).unwrap()
+    TaskTrainer::new(GraphClassification::new(), &config, comm, init).unwrap()
 }
 
 /// What does not learn: running statistics, and the fixed epsilons.
@@ -135,7 +135,7 @@ fn train(
         let mut trainer = trainer(comm);
         let mut run = Run::start(&mut trainer, &open, RunIdentity::default())?;
         let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: Some(2) };
-        let validate = |trainer: &mut Trainer<_>| trainer.evaluate(loader.epoch(VALIDATION), |_, _| ());
+        let validate = |trainer: &mut TaskTrainer<_>| trainer.evaluate(loader.epoch(VALIDATION), |_, _| ());
         let mut stop = StopAfter(if is_first { n_steps } else { usize::MAX });
         fit(&mut trainer, &loader, config, validate, &mut run, &mut stop)?;
         let last = weights_to_bytes(trainer.model())?;

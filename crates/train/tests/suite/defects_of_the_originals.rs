@@ -11,7 +11,7 @@ use kiln_graph::NodeId;
 use kiln_loader::{Shard, StageTimes};
 use kiln_nn::ForwardContext;
 use kiln_sample::RngKey;
-use kiln_train::{DeviceBatch, MetricSums, StepOutput, Task, Trainer, VALIDATION};
+use kiln_train::{DeviceBatch, MetricSums, StepOutput, Task, TaskTrainer, VALIDATION};
 
 use crate::common::{config, data, loader, nodes, ranks, shard, trainer};
 
@@ -53,12 +53,12 @@ impl Task for Told {
     }
 }
 
-fn told(comm: Box<dyn Communicator>) -> Trainer<Told> {
+fn told(comm: Box<dyn Communicator>) -> TaskTrainer<Told> {
     let init = |_, device: &Device| {
         let value = Tensor::from_data(TensorData::new(vec![0.0_f32], [1]), device);
         Ok(Zero { value: Param::from_tensor(value) })
     };
-    Trainer::new(Told, &config(), comm, init).unwrap()
+    TaskTrainer::new(Told, &config(), comm, init).unwrap()
 }
 
 fn batch(input: Vec<Item>) -> kiln_loader::Result<DeviceBatch<Vec<Item>>> {

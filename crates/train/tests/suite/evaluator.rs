@@ -12,7 +12,7 @@ use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     BatchConfig, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
-    MetricSums, NodeClassification, Prediction, TEST, Trainer, VALIDATION,
+    MetricSums, NodeClassification, Prediction, TEST, TaskTrainer, VALIDATION,
 };
 
 use crate::common::{data, ranks, trainer};
@@ -20,7 +20,7 @@ use crate::common::{data, ranks, trainer};
 /// Sums of a few dozen numbers of about 1 in two orders.
 const TOLERANCE: f64 = 1e-4;
 
-type SageTrainer = Trainer<NodeClassification<Sage>>;
+type SageTrainer = TaskTrainer<NodeClassification<Sage>>;
 type AllNeighbors = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
 /// Batches of 10 nodes a rank with all their neighbours, so that sampled evaluation is exact, too.

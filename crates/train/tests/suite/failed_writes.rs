@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use kiln_comm::{Failure, RankError};
 use kiln_train::{
-    EpochReport, Error, FitConfig, MetricSums, Run, RunFolder, RunIdentity, StepReport, TrainCallback,
-    Trainer, VALIDATION, fit, weights_to_bytes,
+    EpochReport, Error, FitConfig, MetricSums, Run, RunFolder, RunIdentity, StepReport, TaskTrainer,
+    TrainCallback, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{data, loader, ranks, shard, trainer};
@@ -128,7 +128,7 @@ fn train(folder: &Path, case: &Case) -> Result<(Left, Vec<String>), RankError> {
         let mut run = Run::start(&mut trainer, open, RunIdentity::default())?.with_clock(clock);
         let n_steps = 4 * run.n_epochs() + run.n_steps();
         let watch = RefCell::new(Watch { case, folder, n_steps, minutes, stop, warnings: Vec::new() });
-        let validate = |trainer: &mut Trainer<_>| {
+        let validate = |trainer: &mut TaskTrainer<_>| {
             if trainer.is_rank_zero() {
                 watch.borrow().fill_disk();
             }

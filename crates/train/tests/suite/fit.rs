@@ -15,8 +15,8 @@ use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, MetricSums, NodeClassification,
-    OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, TrainCallback, Trainer, TrainerConfig,
-    VALIDATION, evaluate_best, fit,
+    OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, TaskTrainer, TrainCallback,
+    TrainerConfig, VALIDATION, evaluate_best, fit,
 };
 
 const TRAIN: Phase = Phase::Train { epoch: 0 };
@@ -60,7 +60,7 @@ fn loader(data: &Dataset, nodes: &[NodeId]) -> NodeLoader {
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
 }
 
-type SageTrainer = Trainer<NodeClassification<Sage>>;
+type SageTrainer = TaskTrainer<NodeClassification<Sage>>;
 
 fn trainer(data: &Dataset) -> SageTrainer {
     let model = SageConfig {
@@ -74,7 +74,7 @@ fn trainer(data: &Dataset) -> SageTrainer {
     };
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |key, device: &Device| model.init(key, device);
-    Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init).unwrap()
+    TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init).unwrap()
 }
 
 fn run(trainer: &mut SageTrainer, folder: &Path) -> Run {

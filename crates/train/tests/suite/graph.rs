@@ -20,7 +20,7 @@ use kiln_nn::{Epsilon, ForwardContext, GinConfig, GraphModel, Mode, Readout};
 use kiln_sample::{RngKey, Seeds};
 use kiln_train::{
     DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, MetricSums, OptimizerConfig,
-    Prediction, Run, RunFolder, RunIdentity, TEST, Task, ToDevice, Trainer, TrainerConfig, VALIDATION,
+    Prediction, Run, RunFolder, RunIdentity, TEST, Task, TaskTrainer, ToDevice, TrainerConfig, VALIDATION,
     evaluate_best, fit, weights_to_bytes,
 };
 
@@ -129,7 +129,7 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
 fn an_evaluation_names_graphs_by_their_positions() {
     let init = |_, device: &Device| Ok(sum_of_features(device));
     let mut trainer =
-        Trainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
+        TaskTrainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
     let mut said = Evaluation::default();
     let batches =
         [&[3, 1][..], &[], &[0, 2]].map(|graphs| Ok(batch(&four(), graphs).to_device(&Device::flex())));
@@ -159,12 +159,12 @@ fn a_class_without_an_output_is_refused() {
 fn check_learns(model: &GinConfig, n_epochs: usize) {
     let init = |key, device: &Device| model.init(key, device);
     let mut trainer =
-        Trainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
+        TaskTrainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
     let (train, val, test) = (loader(300, 0..160), loader(300, 160..220), loader(300, 220..300));
     let folder = tempfile::tempdir().unwrap();
     let mut run =
         Run::start(&mut trainer, || RunFolder::create(folder.path()), RunIdentity::default()).unwrap();
-    let validate = |trainer: &mut Trainer<_>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
+    let validate = |trainer: &mut TaskTrainer<_>| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
     let epochs = FitConfig { n_epochs, patience: None, checkpoint_every: None };
     fit(&mut trainer, &train, epochs, validate, &mut run, &mut ()).unwrap();
     assert_eq!(run.best().unwrap().val.accuracy(), 1.0, "{model:?}");

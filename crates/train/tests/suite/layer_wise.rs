@@ -23,7 +23,7 @@ use kiln_sample::{
 };
 use kiln_train::{
     Error, Evaluation, LayerWiseConfig, LayerWiseInference, NodeClassification, NodeInput, OptimizerConfig,
-    Spill, TEST, Trainer, TrainerConfig,
+    Spill, TEST, TaskTrainer, TrainerConfig,
 };
 
 /// Sums of a few dozen numbers of about 1 in two orders.
@@ -150,7 +150,8 @@ fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let config = TrainerConfig { device, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |_, device: &Device| Ok(sage(12, device));
-    let mut trainer = Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init).unwrap();
+    let mut trainer =
+        TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init).unwrap();
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 3]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let items = ItemSamplerConfig { batch_size: 17, ..Default::default() };

@@ -16,7 +16,7 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::{Aggregate, ForwardContext, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    DeviceBatcher, MetricSums, NodeClassification, NodeInput, OptimizerConfig, StepOutput, Task, Trainer,
+    DeviceBatcher, MetricSums, NodeClassification, NodeInput, OptimizerConfig, StepOutput, Task, TaskTrainer,
     TrainerConfig,
 };
 
@@ -111,7 +111,7 @@ fn train(n_ranks: usize, dropout: f64) -> Outputs {
         // A step of this is lost in rounding.
         let optimizer = OptimizerConfig::adam(1e-30, 0.0);
         let config = TrainerConfig { seed: 1, ..TrainerConfig::new(optimizer) };
-        let mut trainer = Trainer::new(task, &config, comm, |key, device| model.init(key, device))?;
+        let mut trainer = TaskTrainer::new(task, &config, comm, |key, device| model.init(key, device))?;
         let loader = loader(&data, Shard { rank: rank_info.rank, world_size: rank_info.world_size });
         for _ in 0..2 {
             trainer.epoch(&loader, |_| ())?;

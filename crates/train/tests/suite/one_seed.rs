@@ -7,7 +7,7 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher, Pha
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     BatchConfig, Error, FitConfig, NodeClassification, OptimizerConfig, Run, RunFolder, RunIdentity,
-    StepDecay, Trainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
+    StepDecay, TaskTrainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
@@ -53,7 +53,8 @@ fn rejects_a_loader_of_another_seed_or_share() {
 fn rejects_a_model_without_autodiff() {
     let data = data(100);
     let model = |_, device: &Device| sage_on(&data, &device.clone().inner());
-    let error = Trainer::new(NodeClassification::new(), &config(), Box::new(SingleRank), model).unwrap_err();
+    let error =
+        TaskTrainer::new(NodeClassification::new(), &config(), Box::new(SingleRank), model).unwrap_err();
     assert!(matches!(error, Error::ModelDevice { .. }), "{error}");
     assert!(error.to_string().contains("with autodiff"), "{error}");
 }
@@ -82,7 +83,7 @@ fn a_trainer_counts_its_epochs() {
     let config = TrainerConfig { optimizer, ..config() };
     let trainer = || {
         let model = |_, _: &Device| Ok(sage(&data, [0.0, 0.5]));
-        Trainer::new(NodeClassification::new(), &config, Box::new(SingleRank), model).unwrap()
+        TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), model).unwrap()
     };
     let loader = loader(&data, &nodes(90), 30, Shard::default());
     let (mut counted, mut by_hand) = (trainer(), trainer());
@@ -122,7 +123,7 @@ fn rejects_a_trainer_that_is_not_where_the_run_is() {
         let mut run = Run::start(&mut trainer, create, RunIdentity::default())?;
         trainer.epoch(&train, |_| ())?;
         let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: None };
-        let validate = |trainer: &mut Trainer<_>| trainer.evaluate(train.epoch(VALIDATION), |_, _| ());
+        let validate = |trainer: &mut TaskTrainer<_>| trainer.evaluate(train.epoch(VALIDATION), |_, _| ());
         Ok(fit(&mut trainer, &train, config, validate, &mut run, &mut ()).unwrap_err().to_string())
     });
     let errors = done.unwrap();

@@ -14,7 +14,7 @@ use kiln_loader::{
 };
 use kiln_nn::{ForwardContext, Sage};
 use kiln_sample::{NeighborSampler, Scratch};
-use kiln_train::{Error, MetricSums, NodeClassification, NodeInput, StepOutput, Task, Trainer};
+use kiln_train::{Error, MetricSums, NodeClassification, NodeInput, StepOutput, Task, TaskTrainer};
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
@@ -67,7 +67,7 @@ fn a_panic_of_one_rank_in_a_step_ends_all_with_its_name() {
         let shard = shard(&*comm);
         let steps_left = Mutex::new((shard.rank == 1).then_some(3));
         let task = Panicking { task: NodeClassification::new(), steps_left, panicked: Arc::clone(&panicked) };
-        let mut trainer = Trainer::new(task, &config(), comm, |_, _| Ok(sage(&data, [0.0, 0.0])))?;
+        let mut trainer = TaskTrainer::new(task, &config(), comm, |_, _| Ok(sage(&data, [0.0, 0.0])))?;
         let outcome = trainer.epoch(&loader(&data, &nodes(400), 40, shard), |_| ());
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::Ranks(_)), "{error}");

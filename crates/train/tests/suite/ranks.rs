@@ -15,7 +15,7 @@ use kiln_loader::{Phase, Shard};
 use kiln_nn::{ForwardContext, Mode, Sage};
 use kiln_train::{
     DeviceAllReduce, DeviceBatch, GradientSync, HostAllReduce, LossWeight, NodeClassification, NodeInput,
-    Task, Trainer, weights_to_bytes,
+    Task, TaskTrainer, weights_to_bytes,
 };
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
@@ -91,7 +91,7 @@ fn gradients_of(n_ranks: usize, data: &Dataset, seeds: &[NodeId], dropout: [f64;
         let (shard, steps) = (shard(&*comm), Arc::default());
         let recording = Recording { sync: HostAllReduce::default(), steps: Arc::clone(&steps) };
         let trainer =
-            Trainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, dropout)))?;
+            TaskTrainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, dropout)))?;
         let mut trainer = trainer.with_sync(recording);
         trainer.epoch(&loader(data, seeds, GLOBAL_BATCH, shard), |_| ())?;
         let steps = steps.lock().unwrap().clone();

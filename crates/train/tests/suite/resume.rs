@@ -16,11 +16,11 @@ use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, MetricSums, NodeClassification,
-    OptimizerConfig, Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, TrainCallback, Trainer,
+    OptimizerConfig, Resumed, Run, RunFolder, RunIdentity, StepReport, TEST, TaskTrainer, TrainCallback,
     TrainerConfig, VALIDATION, evaluate_best, fit, weights_to_bytes,
 };
 
-pub(crate) type Nodes = Trainer<NodeClassification<Sage>>;
+pub(crate) type Nodes = TaskTrainer<NodeClassification<Sage>>;
 
 /// Seeds of all ranks in a step; an epoch has 4 steps, the last one short.
 const GLOBAL_BATCH: usize = 60;
@@ -127,7 +127,7 @@ pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_comm::Communicator>) ->
     };
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.01)) };
     let init = |key, device: &Device| model.init(key, device);
-    Trainer::new(NodeClassification::new(), &config, comm, init).unwrap().with_read_every(4)
+    TaskTrainer::new(NodeClassification::new(), &config, comm, init).unwrap().with_read_every(4)
 }
 
 fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {

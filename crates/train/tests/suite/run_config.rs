@@ -12,13 +12,13 @@ use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, MetricSums, NodeClassification, Outcome,
-    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, Tested, TrainCallback, Trainer,
+    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, TaskTrainer, Tested, TrainCallback,
     weights_to_bytes,
 };
 
 use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
 
-type SageTrainer = Trainer<NodeClassification<Sage>>;
+type SageTrainer = TaskTrainer<NodeClassification<Sage>>;
 
 fn config(folder: &Path, n_epochs: usize) -> RunConfig {
     let fit = FitConfig { n_epochs, patience: None, checkpoint_every: None };

@@ -13,7 +13,7 @@ use kiln_graph::NodeId;
 use kiln_nn::ForwardContext;
 use kiln_train::{
     EpochReport, Error, FitReport, MemoryUse, MetricSums, Metrics, OptimizerConfig, Prediction, Run,
-    RunFolder, RunIdentity, StepOutput, Summary, Task, Timings, Trainer, TrainerConfig, load_weights,
+    RunFolder, RunIdentity, StepOutput, Summary, Task, TaskTrainer, Timings, TrainerConfig, load_weights,
     weights_to_bytes,
 };
 use sha2::{Digest, Sha256};
@@ -39,7 +39,7 @@ fn line(slope: f32) -> Line {
     Line { slope: param([slope, 1.0]), shift: param([0.5]) }
 }
 
-fn slope(trainer: &Trainer<Nothing>) -> f32 {
+fn slope(trainer: &TaskTrainer<Nothing>) -> f32 {
     kiln_kernels::to_vec_f32(trainer.model().slope.val())[0]
 }
 
@@ -64,9 +64,9 @@ impl Task for Nothing {
     }
 }
 
-fn trainer(slope: f32) -> Trainer<Nothing> {
+fn trainer(slope: f32) -> TaskTrainer<Nothing> {
     let config = TrainerConfig::new(OptimizerConfig::adam(0.1, 0.0));
-    Trainer::new(Nothing, &config, Box::new(SingleRank), |_, _| Ok(line(slope))).unwrap()
+    TaskTrainer::new(Nothing, &config, Box::new(SingleRank), |_, _| Ok(line(slope))).unwrap()
 }
 
 fn run(folder: &Path) -> Run {

@@ -55,7 +55,7 @@ fn train(folder: &Path, n_ranks: usize, asked: Option<(usize, usize)>) -> End {
         let mut run = Run::start(&mut trainer, open, RunIdentity::default())?;
         let config = FitConfig { n_epochs: 2, patience: None, checkpoint_every: None };
         let validate =
-            |trainer: &mut _| kiln_train::Trainer::evaluate(trainer, val.epoch(VALIDATION), |_, _| ());
+            |trainer: &mut _| kiln_train::TaskTrainer::evaluate(trainer, val.epoch(VALIDATION), |_, _| ());
         let mut ask =
             asked.filter(|(asked, _)| *asked == rank).map(|(_, after)| Ask { flag, after, n_heard: 0 });
         let report = fit(&mut trainer, &train, config, validate, &mut run, &mut ask)?;

@@ -15,7 +15,7 @@ use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 use kiln_train::{
     DeviceBatch, Error, GradientSync, HostAllReduce, LossWeight, MeanStepTime, MetricSums, Optimizer,
-    OptimizerConfig, StepOutput, StepReport, Task, Trainer, TrainerConfig,
+    OptimizerConfig, StepOutput, StepReport, Task, TaskTrainer, TrainerConfig,
 };
 
 /// A linear model of one weight row, `[d, 1]`.
@@ -94,8 +94,8 @@ fn adam(learning_rate: f64) -> TrainerConfig {
     TrainerConfig::new(OptimizerConfig::adam(learning_rate, 0.0))
 }
 
-fn trainer(comm: Box<dyn Communicator>) -> Trainer<Plane> {
-    Trainer::new(Plane, &adam(0.05), comm, |_, _| Ok(Linear::new([0.0, 0.0]))).unwrap()
+fn trainer(comm: Box<dyn Communicator>) -> TaskTrainer<Plane> {
+    TaskTrainer::new(Plane, &adam(0.05), comm, |_, _| Ok(Linear::new([0.0, 0.0]))).unwrap()
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn gradients_of_ranks_average_by_weight() {
 fn parameters_come_from_the_first_rank() {
     let models = ranks(3).run(|comm| {
         let start = Linear::new([comm.rank_info().rank as f32 + 1.0, 0.5]);
-        let trainer = Trainer::new(Plane, &adam(0.05), comm, |_, _| Ok(start))?;
+        let trainer = TaskTrainer::new(Plane, &adam(0.05), comm, |_, _| Ok(start))?;
         Ok(trainer.model().values())
     });
     assert_eq!(models.unwrap(), [[1.0, 0.5]; 3]);
@@ -332,7 +332,7 @@ fn weight_decay_is_the_optimizers_own() {
     let step = |kind| {
         let optimizer = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
         let (config, model) = (TrainerConfig::new(optimizer), Linear::new([2.0, -1.0]));
-        let mut trainer = Trainer::new(Plane, &config, Box::new(SingleRank), |_, _| Ok(model)).unwrap();
+        let mut trainer = TaskTrainer::new(Plane, &config, Box::new(SingleRank), |_, _| Ok(model)).unwrap();
         trainer.epoch_of([batch(points(8))], |_| ()).unwrap();
         trainer.model().values()
     };
