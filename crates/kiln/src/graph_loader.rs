@@ -9,7 +9,7 @@ use kiln_train::{
     BatchConfig, DeviceBatcher, Evaluation, Evaluator, GraphClassification, MetricSums, TaskTrainer,
 };
 
-use crate::neighbor_loader::n_workers;
+use crate::batches::{batch_settings, n_workers};
 use crate::{DataLoader, RankHandle, Result};
 
 /// Minibatches of whole graphs, each batch one graph of several components. As
@@ -67,7 +67,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        crate::neighbor_loader::batch_settings(self.batches, n_ranks)
+        batch_settings(self.batches, n_ranks)
     }
 
     fn check(&self, _: usize, _: bool) -> Result<()> {

@@ -20,6 +20,7 @@
 
 pub mod prelude;
 
+mod batches;
 mod data_loader;
 mod device_copy;
 mod error;

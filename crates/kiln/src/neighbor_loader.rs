@@ -6,9 +6,7 @@ use kiln_data::{Dataset, Split};
 use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, gcn_norm};
 use kiln_kernels::{CacheStats, GraphMode};
-use kiln_loader::{
-    ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase, Shard, UnevenShards,
-};
+use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
@@ -16,6 +14,7 @@ use kiln_train::{
     NodeClassification, TaskTrainer,
 };
 
+use crate::batches::{batch_settings, items_of_all_ranks, n_workers};
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{Joined, PartitionedGraph};
@@ -363,33 +362,6 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     ) -> kiln_train::Result<Evaluation> {
         evaluator.evaluate(trainer, loader, phase)
     }
-}
-
-/// The workers that were set, or one where the rank has a second thread.
-pub(crate) fn n_workers(workers: Option<usize>, items: &ItemSampler) -> usize {
-    let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
-    workers.unwrap_or(usize::from(has_second_thread))
-}
-
-/// The same items, as one rank would take those of all.
-fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfig {
-    let batch_size = config.batch_size * config.shard.world_size;
-    ItemSamplerConfig { batch_size, shard: Shard::default(), ..*config }
-}
-
-/// The settings of batches that a run's result depends on: of ranks only the batch of all, unless the items of an uneven
-/// step depend on their number.
-pub(crate) fn batch_settings(batches: BatchConfig, n_ranks: usize) -> Vec<(&'static str, String)> {
-    let BatchConfig { batch_size, shuffle, drop_last, uneven } = batches;
-    let mut settings = vec![
-        ("batch size x ranks", batch_size.saturating_mul(n_ranks).to_string()),
-        ("shuffle", shuffle.to_string()),
-        ("drop last", drop_last.to_string()),
-    ];
-    if uneven != UnevenShards::Join {
-        settings.extend([("uneven", format!("{uneven:?}")), ("ranks", n_ranks.to_string())]);
-    }
-    settings
 }
 
 impl fmt::Debug for NeighborLoader {

@@ -23,8 +23,7 @@ pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks
     }
 }
 
-/// Nodes of low degree rather than hubs: without replacement, by the inverse of their degrees (Efraimidis and Spirakis
-/// 2006: the largest `u^(1/w)`, here as the first `-ln(u) / w`).
+/// None twice, by the inverse of degrees (Efraimidis and Spirakis 2006: the largest `u^(1/w)`, or the first `-ln(u) / w`).
 pub(crate) struct LowDegree(pub(crate) Arc<Csc>);
 
 impl SamplingRule for LowDegree {
