@@ -10,10 +10,22 @@ use serde_json::Value;
 type Run = (&'static str, Option<&'static str>, Option<&'static str>);
 
 const RUNS: [Run; 4] = [
-    ("--epochs 1", None, None),
-    ("--epochs 1 --model gcn --layers 2 --fanouts 5 --hidden 64", None, None),
-    ("--data mutag --epochs 3", None, None),
-    ("--epochs 1 --ranks 2 --threads-per-rank 1 --batch-size 512", None, None),
+    ("--epochs 1", None, Some("21fe42908cc3a2ac70ce3c231cacb38952827fb7f187559da6f3a525ced1c50b")),
+    (
+        "--epochs 1 --model gcn --layers 2 --fanouts 5 --hidden 64",
+        None,
+        Some("b7a49ffab59d932ca9d120968902fce53537020b2d59fc31fb63de5709a84c53"),
+    ),
+    (
+        "--data mutag --epochs 3",
+        None,
+        Some("7d69ff6e06186447aa0f4905e747beac69c52fad8fe6906089926dc0bbce71a6"),
+    ),
+    (
+        "--epochs 1 --ranks 2 --threads-per-rank 1 --batch-size 512",
+        None,
+        Some("e27ef65b61d6a7e2d0ac7a0b822880dfba9f873150cf74c013c0b85f605b076e"),
+    ),
 ];
 
 /// The width of the vectors of this processor, if hashes are recorded for it.
