@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -70,7 +71,7 @@ fn node_classification_learns_what_kiln_train_learns() {
     // The program of another package, which lies beside the examples where the whole workspace was built.
     let kiln = example.with_file_name("kiln");
     if !kiln.exists() {
-        println!("kiln-skip: other: the weights of `kiln train`: kiln-cli was not built");
+        skip("kiln-skip: other: the weights of `kiln train`: kiln-cli was not built");
         return;
     }
     let (folder, data) = (tempfile::tempdir().unwrap(), fake());
@@ -192,7 +193,7 @@ fn by_variables(folder: &Path, set: &Path) -> Option<Vec<Output>> {
 fn by_mpirun(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     let found = Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success());
     if !cfg!(feature = "mpi") || !found {
-        println!("kiln-skip: other: ranks under mpirun: there is no mpirun, or no feature `mpi`");
+        skip("kiln-skip: other: ranks under mpirun: there is no mpirun, or no feature `mpi`");
         return None;
     }
     let folder = folder.join("mpirun");
@@ -202,4 +203,10 @@ fn by_mpirun(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("OMPI_MCA_mpi_yield_when_idle", "1");
     Some(vec![command.current_dir(folder).output().unwrap()])
+}
+
+/// Says what is skipped, past the capture of the test harness.
+fn skip(line: &str) {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{line}").unwrap();
 }

@@ -1,24 +1,42 @@
 //! Readers of single flags: each returns the value, or a message that says what is expected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::parser::ValueSource;
 use kiln::sample::Fanout;
 
 use crate::ranks::RankCount;
 use crate::source::DataSource;
 
-/// What each flag was set to, defaults included, as text.
-pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
+/// The flags of a command by their long names.
+pub(crate) struct GivenFlags {
+    /// What each was set to, defaults included, as text.
+    pub(crate) all: BTreeMap<String, String>,
+    /// Those that stand on the command line.
+    pub(crate) on_command_line: BTreeSet<String>,
+}
+
+/// The flags that a command was given.
+pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
     let text = |id: &str| {
         let values = matches.get_raw(id).into_iter().flatten();
         values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
     };
-    let flags = command.get_arguments().filter(|flag| matches.contains_id(flag.get_id().as_str()));
-    flags.filter_map(|flag| Some((flag.get_long()?.to_owned(), text(flag.get_id().as_str())))).collect()
+    let (mut all, mut on_command_line) = (BTreeMap::new(), BTreeSet::new());
+    for flag in command.get_arguments() {
+        let (Some(name), id) = (flag.get_long(), flag.get_id().as_str()) else { continue };
+        if matches.contains_id(id) {
+            all.insert(name.to_owned(), text(id));
+        }
+        if matches.value_source(id) == Some(ValueSource::CommandLine) {
+            on_command_line.insert(name.to_owned());
+        }
+    }
+    GivenFlags { all, on_command_line }
 }
 
 /// One of some names, each with its help and its value.

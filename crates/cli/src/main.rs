@@ -24,6 +24,7 @@ mod serve;
 mod source;
 mod train;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -105,7 +106,9 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut command(), "kiln", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command(), "kiln", &mut script);
+            std::io::stdout().write_all(&script).context("printing the script")?;
         }
     }
     Ok(ExitCode::SUCCESS)

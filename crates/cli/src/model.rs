@@ -84,6 +84,11 @@ impl ModelArgs {
         vec![("model", kind), ("hidden", hidden.to_string()), ("dropout", dropout.to_string())]
     }
 
+    /// Whether a GCN was asked for.
+    pub(crate) fn is_gcn(&self) -> bool {
+        self.kind == Some(ModelKind::Gcn)
+    }
+
     /// A fanout for each layer: those given, or the only one given for every layer.
     pub(crate) fn fanouts(&self, given: &[Fanout]) -> anyhow::Result<Vec<Fanout>> {
         match (self.layers, given) {

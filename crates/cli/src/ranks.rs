@@ -132,6 +132,8 @@ impl RankArgs {
     /// The ranks of this process, for a process that was started so.
     pub(crate) fn config(&self, launch: Option<&LaunchEnv>) -> anyhow::Result<RankConfig> {
         let LaunchArgs { engine, join_within, tls, .. } = &self.launch;
+        let has_nccl = cfg!(feature = "nccl") || launch.is_some() || *engine != CommBackend::Nccl;
+        ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build leaves out");
         let mut config = match launch {
             Some(launch) => {
                 let has_threads = self.ranks != RankCount::Auto && self.n_threads() != 1;

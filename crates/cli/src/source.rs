@@ -156,7 +156,10 @@ impl DataArgs {
                 print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
                 set
             }
-            _ => kiln::data::mutag().context("loading mutag")?,
+            DataSource::Mutag => kiln::data::mutag().context("loading mutag")?,
+            DataSource::DebianPackages | DataSource::Sbm | DataSource::Fake(_) => {
+                bail!("--task graph needs a set of graphs: give --data mutag or a path")
+            }
         };
         print_rank_zero(&set);
         for note in &set.notes {

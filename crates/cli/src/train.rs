@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::comm::{EXIT_RETRY, LaunchEnv};
 use kiln::data::Split;
@@ -18,7 +16,7 @@ use kiln::{DataDims, DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, R
 
 use crate::device::DeviceArgs;
 use crate::fit::FitArgs;
-use crate::flags;
+use crate::flags::{self, GivenFlags};
 use crate::model::{ModelArgs, NodeModel};
 use crate::output::{be_quiet, print_rank_zero};
 use crate::partitions::{PartitionArgs, TrafficLines, print_memory};
@@ -101,7 +99,6 @@ struct TrainRun<'a> {
     started: Instant,
     /// What each flag was set to, defaults included.
     flags: BTreeMap<String, String>,
-    stop: Arc<AtomicBool>,
     is_of_graphs: bool,
 }
 
@@ -113,8 +110,28 @@ enum Outcome {
     Interrupted,
 }
 
+/// The flags that say how a partitioned graph is reached.
+const OF_PARTITIONS: &str =
+    "mode parts servers host no-static-cache cache-size worker-concurrency channel-size";
+
+/// The flags that a task does not read.
+fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: bool) -> String {
+    let (of_whole, of_graphs) =
+        ("standardize row-normalize symmetrize in-memory verify", "node-features folds");
+    match (is_of_graphs, is_partitioned) {
+        (true, _) => {
+            let of_nodes =
+                "input-dropout fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
+            let of_runs = if has_folds { "loss-every" } else { "" };
+            format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs}")
+        }
+        (false, true) => format!("data {of_whole} {of_graphs} memory val-batches feature-cache hot-by"),
+        (false, false) => format!("{of_graphs} {OF_PARTITIONS}"),
+    }
+}
+
 /// Trains.
-pub(crate) fn run(args: &TrainArgs, flags: BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let launch = args.ranks.launch()?;
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
@@ -124,22 +141,32 @@ pub(crate) fn run(args: &TrainArgs, flags: BTreeMap<String, String>) -> anyhow::
         Some(task) => task == Task::Graph,
         None => !args.parts.are_given() && args.data.has_graphs()?,
     };
+    let is_partitioned = !is_of_graphs && args.parts.are_given();
+    let others = flags_of_other_tasks(is_of_graphs, is_partitioned, args.sampling.folds.is_some());
+    if let Some(flag) = others.split_whitespace().find(|flag| flags.on_command_line.contains(*flag)) {
+        let what = match (is_of_graphs, is_partitioned) {
+            (true, _) => "graphs",
+            (false, true) => "nodes of a partitioned graph",
+            (false, false) => "nodes of a whole graph",
+        };
+        bail!("--{flag} is not for training on {what}: leave it out");
+    }
+    let has_rule = flags.on_command_line.contains("rule");
+    ensure!(
+        !(has_rule && args.model.is_gcn()),
+        "--rule is for --model sage: a gcn samples by a rule of its own"
+    );
     let optimizer = args.fit.optimizer(is_of_graphs)?;
-    let mut flags = flags;
+    let mut flags = flags.all;
+    flags.insert("task".to_owned(), if is_of_graphs { "graph" } else { "node" }.to_owned());
     flags.extend(args.model.defaults(is_of_graphs).into_iter().map(|(name, text)| (name.to_owned(), text)));
     flags.insert("lr".to_owned(), args.fit.lr(is_of_graphs).to_string());
-    let stop = kiln::stop_on_signals().context("catching signals")?;
-    let run = TrainRun { args, optimizer, launch, started, flags, stop, is_of_graphs };
-    let outcomes = match is_of_graphs {
-        false if args.parts.are_given() => run.partitioned_nodes()?,
-        false => run.nodes()?,
-        true => {
-            ensure!(!args.parts.are_given(), "--parts and --servers are for graphs of nodes: leave them out");
-            match args.sampling.folds {
-                None => run.graphs()?,
-                Some(n_folds) => run.cross_validate(n_folds)?,
-            }
-        }
+    let run = TrainRun { args, optimizer, launch, started, flags, is_of_graphs };
+    let outcomes = match (is_of_graphs, args.sampling.folds) {
+        (false, _) if is_partitioned => run.partitioned_nodes()?,
+        (false, _) => run.nodes()?,
+        (true, None) => run.graphs()?,
+        (true, Some(n_folds)) => run.cross_validate(n_folds)?,
     };
     Ok(if outcomes.contains(&Outcome::Interrupted) { ExitCode::from(EXIT_RETRY) } else { ExitCode::SUCCESS })
 }
@@ -175,17 +202,23 @@ impl TrainRun<'_> {
         let graph = parts.open(ranks.tls(), mode)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let NodeModel::Sage(model) = model.of_nodes(graph.dims(), fanouts.len())? else {
-            anyhow::bail!(
+            bail!(
                 "--model gcn normalises over the whole graph: give --data instead of --parts, or take sage"
             );
         };
+        let n_ranks = ranks.n_ranks(self.launch.as_ref());
+        graph.check_ranks(n_ranks)?;
+        let evaluation = sampling.evaluation()?;
+        ensure!(
+            evaluation == EvalMode::Sampled,
+            "--eval exact needs the whole graph: give --data instead of parts"
+        );
         let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
         let hash = &graph.info().hash;
         self.launch(hash, |rank| {
             let loader = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
                 .rule(sampling.rule.clone())
                 .batches(ranks.batches(false))
-                .evaluation(sampling.evaluation().map_err(|error| Error::Other(error.into()))?)
                 .workers(workers)
                 .queue_bytes(queue_bytes)
                 .graph_mode(mode);
@@ -286,7 +319,7 @@ impl TrainRun<'_> {
             .settings(self.flags.clone())
             .title(format!("kiln train on {}", loader.names().0))
             .started(self.started)
-            .stop_flag(self.stop.clone())
+            .stop_flag(kiln::stop_on_signals()?)
             .callback((rank.is_zero().then(progress), callback));
         let mut trainer = Trainer::new(model.clone(), self.optimizer)
             .seed(ranks.seed)
@@ -344,9 +377,9 @@ impl TrainRun<'_> {
 }
 
 /// Flags that change nothing of what a run learns, or that something else counts in the place of.
-const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank world-size local-rank master engine join-within tls- \
-    ca tls-cert tls-key workers data in-memory verify epochs loss-every checkpoint-every memory graph- \
-    mode feature-cache hot-by mode parts servers host no-static-cache cache-size worker-concurrency \
+const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank world-size local-rank master engine \
+    join-within tls-ca tls-cert tls-key workers data in-memory verify epochs loss-every checkpoint-every memory \
+    graph-mode feature-cache hot-by mode parts servers host no-static-cache cache-size worker-concurrency \
     channel-size out resume continue";
 
 impl SamplingArgs {

@@ -8,7 +8,7 @@ use kiln_graph::Csc;
 use kiln_store::Hasher;
 
 use crate::check::for_each_rows;
-use crate::{Dataset, Error, GraphDataset, Result};
+use crate::{Dataset, Error, GraphDataset, Result, Split};
 
 /// How the hashed bytes start. Another recipe gets another number.
 const START: &str = "kiln data 1\n";
@@ -54,6 +54,24 @@ impl GraphDataset {
     /// # Errors
     /// As [`Dataset::hash`].
     pub fn hash(&self) -> Result<String> {
+        Ok(self.hasher()?.finish())
+    }
+
+    /// The SHA-256 of the set, of features of its nodes, as `node_features f32 NxD` or what they are, and of a split, as in
+    /// [`Dataset::hash`]: of all that training on these sees.
+    ///
+    /// # Errors
+    /// As [`Dataset::hash`].
+    pub fn hash_with(&self, features: &dyn FeatureStore, split: &Split) -> Result<String> {
+        let mut hasher = self.hasher()?;
+        hasher.features(features)?;
+        for (name, graphs) in split.parts() {
+            hasher.array(name, "u32", graphs.len(), graphs);
+        }
+        Ok(hasher.finish())
+    }
+
+    fn hasher(&self) -> Result<ArrayHasher> {
         let mut hasher = ArrayHasher::new();
         hasher.graph(self.graph());
         hasher.array("node_offsets", "u32", self.node_offsets().len(), self.node_offsets());
@@ -64,7 +82,7 @@ impl GraphDataset {
         if let Some(labels) = self.node_labels() {
             hasher.labels("node_labels", labels);
         }
-        Ok(hasher.finish())
+        Ok(hasher)
     }
 }
 

@@ -1,3 +1,4 @@
+use kiln_data::Split;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Shard, UnevenShards};
 use kiln_train::BatchConfig;
 
@@ -15,9 +16,15 @@ pub(crate) fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfi
 
 /// The settings of batches that a run's result depends on: of ranks only the batch of all, unless the items of an uneven
 /// step depend on their number.
-pub(crate) fn batch_settings(batches: BatchConfig, n_ranks: usize) -> Vec<(&'static str, String)> {
+pub(crate) fn batch_settings(
+    batches: BatchConfig,
+    split: &Split,
+    n_ranks: usize,
+) -> Vec<(&'static str, String)> {
     let BatchConfig { batch_size, shuffle, drop_last, uneven } = batches;
+    let [train, val, test] = [&split.train, &split.val, &split.test].map(|items| items.len());
     let mut settings = vec![
+        ("items", format!("{train} / {val} / {test}")),
         ("batch size x ranks", batch_size.saturating_mul(n_ranks).to_string()),
         ("shuffle", shuffle.to_string()),
         ("drop last", drop_last.to_string()),

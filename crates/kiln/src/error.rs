@@ -36,6 +36,18 @@ pub enum Error {
     /// Features would be cached on a device that gathers none.
     #[error("a feature cache needs a device that samples: use GraphMode::Device or GraphMode::ZeroCopy")]
     CacheNeedsDevice,
+    /// Ranks train with different settings.
+    #[error(
+        "rank {rank} trains with other settings than rank 0: start all ranks alike; rank 0 has {expected}, rank {rank} has {got}"
+    )]
+    SettingsDiffer {
+        /// The first rank that differs.
+        rank: usize,
+        /// The settings of rank 0.
+        expected: String,
+        /// Those of that rank.
+        got: String,
+    },
     /// A rank is used after its ranks have ended.
     #[error("the ranks have ended: use them, and the models that they trained, within the body of `launch`")]
     RanksEnded,

@@ -29,6 +29,15 @@ pub enum EvalMode {
 }
 
 impl EvalMode {
+    /// What a run's result depends on.
+    pub(crate) fn setting(self) -> String {
+        match self {
+            Self::Sampled => "sampled".to_owned(),
+            Self::FirstRank { n_batches } => format!("{n_batches} batches of the first rank"),
+            Self::Exact { .. } => "exact".to_owned(),
+        }
+    }
+
     pub(crate) fn evaluator(
         self,
         data: &Dataset,
@@ -60,7 +69,7 @@ impl EvalMode {
     pub(crate) fn sampled(self) -> Result<Evaluator> {
         match self {
             Self::Sampled => Ok(Evaluator::Sampled),
-            Self::FirstRank { n_batches } => Ok(Evaluator::FirstRank { n_batches }),
+            Self::FirstRank { .. } => Err(Error::NeedsWholeGraph { what: "evaluation by the first rank" }),
             Self::Exact { .. } => Err(Error::NeedsWholeGraph { what: "exact evaluation" }),
         }
     }

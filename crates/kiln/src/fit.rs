@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -85,7 +86,7 @@ impl FitConfig {
         Self { settings: Some(settings), ..self }
     }
 
-    /// Sets the name of the numbered folder, and the title of the report.
+    /// Sets the title of the report.
     pub fn title(self, title: impl Into<String>) -> Self {
         Self { title: Some(title.into()), ..self }
     }
@@ -125,7 +126,9 @@ impl TrainCallback for EpochLines {
         let (n_epochs, seconds, mark) =
             (self.n_epochs, train.wall.as_secs_f64(), if is_best { "  *" } else { "" });
         let (loss, accuracy, val) = (train.counts.loss(), train.counts.accuracy(), val.accuracy());
-        println!(
+        // That nobody reads it any more is no reason to stop a run that writes files.
+        let _ = writeln!(
+            io::stdout(),
             "epoch {epoch:3}/{n_epochs}  loss {loss:.4}  train {accuracy:.4}  val {val:.4}  {seconds:.2} s{mark}"
         );
     }

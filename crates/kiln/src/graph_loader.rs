@@ -63,11 +63,11 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     }
 
     fn data_hash(&self) -> Result<String> {
-        Ok(self.graphs.hash()?)
+        Ok(self.graphs.hash_with(&*self.features, &self.split)?)
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        batch_settings(self.batches, n_ranks)
+        batch_settings(self.batches, &self.split, n_ranks)
     }
 
     fn check(&self, _: usize, _: bool) -> Result<()> {

@@ -126,7 +126,8 @@ impl NeighborLoader {
     }
 
     /// Sets the rule that picks neighbours: a built-in one, or the program's own, such as a closure of the shape of
-    /// [`SamplingRule::pick`](kiln_sample::SamplingRule::pick).
+    /// [`SamplingRule::pick`](kiln_sample::SamplingRule::pick). A resumed run recognizes a rule of the program's own by its
+    /// name ([`Rule::named`]); rules without one are taken to be the same.
     pub fn rule(mut self, rule: impl Into<Rule>) -> Self {
         self.sampling.rule = rule.into();
         self.unshared()
@@ -261,9 +262,9 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
             ("fanouts", format!("{fanouts:?}")),
             ("rule", format!("{rule:?}")),
             ("edge weights", format!("{weights:?}")),
-            ("evaluation", format!("{:?}", self.evaluation)),
+            ("evaluation", self.evaluation.setting()),
         ];
-        sampling.into_iter().chain(batch_settings(self.batches, n_ranks)).collect()
+        sampling.into_iter().chain(batch_settings(self.batches, &self.split(), n_ranks)).collect()
     }
 
     fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
@@ -317,17 +318,19 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
                     let config = items_of_all_ranks(items.config());
                     Ok(ItemSampler::new(&train[..], config).map_err(kiln_train::Error::from)?)
                 };
-                let mode = self.graph_mode;
-                let copy = self.copies.get_or_make(device, || {
-                    DeviceCopy::new(
-                        device,
-                        mode,
-                        data,
-                        graph,
-                        &self.sampling,
-                        self.feature_cache,
-                        of_all_ranks,
-                    )
+                let copy = self.copies.get_or_make(device, |hotness| {
+                    let (mode, sampling) = (self.graph_mode, &self.sampling);
+                    let hottest = match self.feature_cache {
+                        None => None,
+                        Some((n_bytes, nodes)) => {
+                            let counted = match hotness.take() {
+                                Some(counted) => counted,
+                                None => Arc::new(nodes.hotness(graph, sampling, of_all_ranks)?),
+                            };
+                            Some((n_bytes, Arc::clone(hotness.insert(counted))))
+                        }
+                    };
+                    DeviceCopy::new(device, mode, data, graph, sampling, hottest)
                 })?;
                 let batcher = DeviceNodeBatcher::new(copy.sampler, copy.features, data.labels.clone());
                 (items, HostOrDeviceBatcher::Device(batcher))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::tensor::Device;
 use kiln_data::Split;
 use kiln_graph::NodeId;
-use kiln_kernels::{DeviceSampler, GraphMode};
+use kiln_kernels::{DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
 use kiln_remote::{
     DistFeatureStore, DistGraph, DistNeighborSampler, Partitions, PartitionsConfig, PartitionsInfo,
@@ -24,8 +24,8 @@ pub struct PartitionedGraph {
     copies: PartCopies,
 }
 
-/// The samplers of parts on devices, by device and part: ranks that share both share one.
-type PartCopies = Arc<Mutex<Vec<(Device, usize, DeviceSampler)>>>;
+/// The parts on devices, by device, mode and part: ranks that share all three share one.
+type PartCopies = Arc<Mutex<Vec<(Device, GraphMode, usize, DeviceGraph)>>>;
 
 impl PartitionedGraph {
     /// Opens a folder with parts ([`Partitions::open`]).
@@ -64,6 +64,14 @@ impl PartitionedGraph {
     /// What is known of the graph before ranks join it.
     pub fn info(&self) -> &PartitionsInfo {
         self.partitions.info()
+    }
+
+    /// Checks that so many ranks can share the parts ([`Partitions::check_ranks`]).
+    ///
+    /// # Errors
+    /// [`Error::Remote`].
+    pub fn check_ranks(&self, n_ranks: usize) -> Result<()> {
+        Ok(self.partitions.check_ranks(n_ranks)?)
     }
 
     pub(crate) fn join(&self, rank: &RankHandle) -> Result<Joined> {
@@ -137,16 +145,20 @@ impl Joined {
         let part = self.graph.part().ok_or(Error::NeedsWholeGraph { what: "sampling on a device" })?;
         // Held while the part is copied, so that other ranks of the device do not copy it, too.
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = match copies.iter().find(|(place, index, _)| place == device && *index == part.index) {
-            Some((.., own)) => own.clone(),
+        let is_it = |(place, of, index, _): &&(Device, GraphMode, usize, DeviceGraph)| {
+            place == device && *of == mode && *index == part.index
+        };
+        let graph = match copies.iter().find(is_it) {
+            Some((.., graph)) => graph.clone(),
             None => {
-                let graph = mode.upload(Arc::new(part.graph_by_node()?), device)?;
-                let own = DeviceSampler::with_config(graph.ok_or(Error::RuleNeedsHost)?, config.clone())?;
-                copies.push((device.clone(), part.index, own.clone()));
-                own
+                let graph =
+                    mode.upload(Arc::new(part.graph_by_node()?), device)?.ok_or(Error::RuleNeedsHost)?;
+                copies.push((device.clone(), mode, part.index, graph.clone()));
+                graph
             }
         };
         drop(copies);
+        let own = DeviceSampler::with_config(graph, config.clone())?;
         Ok(Arc::new(sampler.with_local_sampler(own)?))
     }
 }

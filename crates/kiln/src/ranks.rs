@@ -38,7 +38,7 @@ pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R
 #[derive(Clone)]
 pub struct RankHandle {
     info: RankInfo,
-    /// `None` once the ranks have ended: nothing that the body returns holds a communicator.
+    /// `None` once the ranks have ended, so that a model that outlives them holds none.
     comm: Arc<Mutex<Option<Box<dyn Communicator>>>>,
     pub(crate) process: Arc<Process>,
     /// What is left to do when the body has returned.
@@ -76,9 +76,11 @@ impl Process {
             #[cfg(not(feature = "grpc"))]
             local_ip: Ok(Ipv4Addr::LOCALHOST.into()),
             pool: OnceLock::new(),
+            // Of processes, whatever carries everything else.
             #[cfg(feature = "nccl")]
-            nccl: matches!(engine, CommBackend::Auto | CommBackend::Nccl)
-                .then(|| kiln_train::NcclGroup::new(engine == CommBackend::Nccl, group.deadline())),
+            nccl: (!matches!(group, RankGroup::Threads(_))
+                || matches!(engine, CommBackend::Auto | CommBackend::Nccl))
+            .then(|| kiln_train::NcclGroup::new(engine == CommBackend::Nccl, group.deadline())),
         }
     }
 

@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -17,6 +17,9 @@ use kiln_train::{
 
 use crate::fit::EpochLines;
 use crate::{DataLoader, Error, FitConfig, RankHandle, Result};
+
+/// How long ranks wait for rank 0 to read the data: a day.
+const READING: Duration = Duration::from_secs(24 * 3600);
 
 /// Configs of models with defaults for a dataset.
 pub trait ForData: ModelConfig {
@@ -117,6 +120,7 @@ impl<C: ModelConfig> Trainer<C> {
         let FitConfig { schedule, dir, stop, callback, is_quiet, fingerprint, settings, title, started } =
             config;
         let identity = fingerprint.map_or_else(|| self.identity(loader), Ok)?;
+        self.agree(&identity)?;
         let (name, class_names) = loader.names();
         let (title, started) = (title.unwrap_or_else(|| name.to_owned()), started.unwrap_or(called));
         let run = RunConfig {
@@ -130,7 +134,8 @@ impl<C: ModelConfig> Trainer<C> {
         };
         let parts = self.parts();
         let evaluator = loader.evaluator(&self.rank)?;
-        let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?.with_stop(stop);
+        let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?;
+        let trainer = parts.with_nccl(trainer)?.with_stop(stop);
         let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines { n_epochs: schedule.n_epochs });
@@ -165,6 +170,13 @@ impl<C: ModelConfig> Trainer<C> {
         let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let phases = phases.iter().map(|&phase| Ok((phase, loader.loader(phase, &trainer, &evaluator)?)));
         let phases = phases.collect::<Result<Vec<_>>>()?;
+        if n_epochs == 0 {
+            let (what, expected) = ("the number of epochs", "at least 1");
+            return Err(kiln_train::Error::BadSetting { what, expected, got: 0.0 }.into());
+        }
+        if let Some((phase, _)) = phases.iter().find(|(_, batches)| batches.items().items().is_empty()) {
+            return Err(kiln_train::Error::EmptySplit { split: name_of(*phase) }.into());
+        }
         if train.n_steps(trainer.next_phase()) == 0 {
             let config = train.items().config();
             let per_step = config.batch_size.saturating_mul(config.shard.world_size);
@@ -186,7 +198,8 @@ impl<C: ModelConfig> Trainer<C> {
     /// Settings out of range, and the errors of the other ranks.
     pub fn start<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<kiln_train::TaskTrainer<L::Task>> {
         loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
-        self.parts().trainer(loader, |key, device| self.model.init(key, device))
+        let parts = self.parts();
+        parts.with_nccl(parts.trainer(loader, |key, device| self.model.init(key, device))?)
     }
 
     fn parts(&self) -> Parts {
@@ -197,6 +210,25 @@ impl<C: ModelConfig> Trainer<C> {
         let of_rank = |devices: &Devices| devices.of_rank(self.rank.local_index()).device.clone();
         let device = self.devices.as_ref().map_or_else(Device::flex, of_rank);
         TrainerConfig { seed: self.seed, device, optimizer: self.optimizer }
+    }
+
+    /// Checks that all ranks train with the same settings, after rank 0 has read the data. A collective.
+    fn agree(&self, identity: &RunIdentity) -> Result<()> {
+        if self.rank.world_size() == 1 {
+            return Ok(());
+        }
+        let mut comm = self.rank.communicator("settings")?;
+        // One that is lost is noticed meanwhile.
+        comm.barrier(READING)?;
+        let own = format!("{:?}", identity.settings);
+        let all = comm.all_gather(own.as_bytes())?;
+        match all.iter().position(|other| *other != all[0]) {
+            None => Ok(()),
+            Some(rank) => {
+                let text = |rank: usize| String::from_utf8_lossy(&all[rank]).into_owned();
+                Err(Error::SettingsDiffer { rank, expected: text(0), got: text(rank) })
+            }
+        }
     }
 
     /// What a run has in common with the one that it continues. Rank 0 alone compares it, and alone reads the data.
@@ -229,7 +261,7 @@ impl Parts {
         init: impl FnOnce(RngKey, &Device) -> kiln_nn::Result<M>,
     ) -> Result<kiln_train::TaskTrainer<L::Task>> {
         let comm = self.rank.communicator("trainer")?;
-        self.with_nccl(kiln_train::TaskTrainer::new(loader.task(), &self.config, comm, init)?)
+        Ok(kiln_train::TaskTrainer::new(loader.task(), &self.config, comm, init)?)
     }
 
     #[cfg(feature = "nccl")]

@@ -1,11 +1,12 @@
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kiln_comm::Communicator;
 use kiln_comm::rpc::{Tls, Token};
-use kiln_comm::{Communicator, RankInfo};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, part_dir};
 
@@ -84,10 +85,18 @@ impl Partitions {
     /// [`Error::BadParts`] for a folder without parts, and [`Error::Partition`].
     pub fn open(folder: impl AsRef<Path>, config: PartitionsConfig) -> Result<Self> {
         let folder = folder.as_ref();
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let parts =
-            entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("part")?.parse().ok());
-        let Some(first) = parts.min() else {
+        let unreadable =
+            |error: io::Error| Error::BadParts { reason: format!("{}: {error}", folder.display()) };
+        let mut first: Option<usize> = None;
+        for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+            let name = entry.map_err(unreadable)?.file_name();
+            let digits = name.to_str().and_then(|name| name.strip_prefix("part"));
+            let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+            if let Some(part) = digits.and_then(|digits| digits.parse().ok()) {
+                first = Some(first.map_or(part, |first| first.min(part)));
+            }
+        }
+        let Some(first) = first else {
             let folder = folder.display();
             let reason = format!("{folder} holds no part: make some by `kiln data partition`");
             return Err(Error::BadParts { reason });
@@ -132,6 +141,23 @@ impl Partitions {
         &self.info
     }
 
+    /// Checks that so many ranks can share the parts: in worker mode each rank holds one.
+    ///
+    /// # Errors
+    /// [`Error::BadParts`].
+    pub fn check_ranks(&self, n_ranks: usize) -> Result<()> {
+        let n_parts = self.info.n_parts;
+        match &self.source {
+            Source::Folder(_) if n_parts == 0 || !n_ranks.is_multiple_of(n_parts) => {
+                let reason = format!(
+                    "{n_ranks} ranks cannot share {n_parts} parts equally: start {n_parts} or a multiple, or partition anew"
+                );
+                Err(Error::BadParts { reason })
+            }
+            Source::Folder(_) | Source::Servers(..) => Ok(()),
+        }
+    }
+
     /// Joins the other ranks: in worker mode each serves its part, so that `local_ip` is the address by which other ranks
     /// reach this machine, unless the configuration has one. A collective; `comm` is a channel of its own, so that nothing
     /// of this waits for gradients.
@@ -153,8 +179,8 @@ impl Partitions {
                 return Ok(JoinedPartition { graph, worker: None });
             }
         };
-        let part = ColocatedWorker::part_of(rank_info, self.info.n_parts)
-            .ok_or_else(|| self.bad_share(rank_info))?;
+        self.check_ranks(rank_info.world_size)?;
+        let part = ColocatedWorker::part_of(rank_info, self.info.n_parts).unwrap_or_default();
         let PartitionsConfig { host, token, tls, rules, in_flight_bytes } = self.config.clone();
         let host = match host {
             Some(host) => host,
@@ -167,14 +193,6 @@ impl Partitions {
             ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes },
         )?;
         Ok(JoinedPartition { graph: Arc::clone(worker.graph()), worker: Some(worker) })
-    }
-
-    fn bad_share(&self, rank_info: RankInfo) -> Error {
-        let (n_ranks, n_parts) = (rank_info.world_size, self.info.n_parts);
-        let reason = format!(
-            "{n_ranks} ranks cannot share {n_parts} parts equally: start {n_parts} or a multiple, or partition anew"
-        );
-        Error::BadParts { reason }
     }
 }
 

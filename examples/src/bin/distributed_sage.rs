@@ -10,6 +10,7 @@
 //! Both under Slurm, and what happens when a server dies: docs/distributed.md.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Parser;
 use kiln::comm::rpc::{Token, secret};
@@ -33,8 +34,19 @@ struct Args {
     epochs: usize,
 }
 
-fn main() -> Result<()> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    run(Args::parse()).map_or_else(
+        |error| {
+            eprintln!("Error: {error:?}");
+            ExitCode::from(error.exit_status())
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn run(args: Args) -> Result<()> {
+    // A mapped file that another process truncates ends the program with its name.
+    kiln::graph::handle_bus_errors()?;
     let word =
         secret("KILN_GRAPH_TOKEN", |name| std::env::var(name).ok()).map_err(kiln::remote::Error::from)?;
     let token = word.map(|word| Token::new(&word)).transpose().map_err(kiln::remote::Error::from)?;
@@ -43,8 +55,10 @@ fn main() -> Result<()> {
         Some(folder) => PartitionedGraph::open(folder, config)?,
         None => PartitionedGraph::connect(args.servers, config)?,
     };
-    println!("{graph}");
     launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+        if rank.is_zero() {
+            println!("{graph}");
+        }
         // The input layer first: 15 neighbours of each seed, 10 of each of those, and 5 of those.
         let loader = NeighborLoader::partitioned(&graph, &rank, [5, 10, 15])?.batch_size(512).workers(8);
         let model = SageConfig::for_data(&graph).hidden(256).dropout(0.0);

@@ -34,7 +34,6 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     let graphs = GraphDataset::open(&args.data)?;
-    println!("{graphs}");
     // The data's own, else the nodes' labels, else a constant.
     let features = graphs.node_features(NodeFeatures::Auto)?;
     let (d_in, n_classes) = (features.dim(), graphs.labels().n_classes());
@@ -45,6 +44,9 @@ fn main() -> Result<()> {
     let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
     let loader = GraphLoader::new(&graphs, features, &split).batch_size(32);
     launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+        if rank.is_zero() {
+            println!("{graphs}");
+        }
         let mut trainer = Trainer::new(model.clone(), AdamConfig::new(0.01)).rank(&rank);
         let mut fit = FitConfig::epochs(args.epochs);
         if let Some(folder) = &args.out {

@@ -41,11 +41,15 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    // A mapped file that another process truncates ends the program with its name.
+    kiln::graph::handle_bus_errors()?;
     let data = Dataset::open(&args.data)?.standardize()?;
-    println!("{data}");
     let loader = NeighborLoader::new(&data, [10, 10, 10]).batch_size(1024);
     let model = SageConfig::for_data(&data).hidden(256).dropout(0.5);
     launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+        if rank.is_zero() {
+            println!("{data}");
+        }
         let mut trainer =
             Trainer::new(model.clone(), AdamConfig::new(args.lr)).device(&args.device)?.rank(&rank);
         let mut fit = FitConfig::epochs(args.epochs);

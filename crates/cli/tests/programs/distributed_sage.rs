@@ -295,6 +295,13 @@ fn what_cannot_be_is_told() {
         (&parts, TOKEN, "1 ranks cannot share 2 parts equally"),
         (&format!("--ranks 3 {parts}"), TOKEN, "3 ranks cannot share 2 parts equally"),
         (&format!("--ranks 2 --uneven drop {parts}"), TOKEN, "leave the uneven last step joined"),
+        (
+            &format!("--ranks 2 --data sbm {parts}"),
+            TOKEN,
+            "--data is not for training on nodes of a partitioned graph",
+        ),
+        (&format!("--ranks 2 --eval exact {parts}"), TOKEN, "--eval exact needs the whole graph"),
+        (&format!("--parts {}", data.path("nowhere").display()), TOKEN, "nowhere: No such file"),
         (&only_one, TOKEN, "nobody holds part 1 of 2"),
         (&of_servers, other, "another token: clients and servers of a graph have the same"),
         (&of_servers, ("KILN_GRAPH_TOKEN", ""), "set KILN_GRAPH_TOKEN to theirs"),

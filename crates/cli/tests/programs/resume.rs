@@ -268,6 +268,26 @@ fn a_run_goes_on_with_other_ranks_that_have_the_same_batch_together() {
     assert!((found - expected).abs() < 1e-3 * expected, "{found} {expected}");
 }
 
+/// Flags that say how something is computed, or where, may change.
+#[test]
+fn a_run_goes_on_with_other_flags_that_the_result_does_not_depend_on() {
+    let root = tempfile::tempdir().unwrap();
+    let (expected, folder) = (root.path().join("expected"), root.path().join("run"));
+    for (folder, epochs) in [(&expected, "2"), (&folder, "1")] {
+        let output = output(["--out", path(folder)], &["--epochs", epochs]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let others = "--epochs 2 --graph-mode device --feature-cache 1MiB --hot-by presampling --workers 3 --threads-per-rank 2 \
+                  --deadline 500 --join-within 100 --engine store --verify --in-memory --loss-every 5";
+    let mut words: Vec<&str> = others.split_whitespace().collect();
+    // Those without a value stand at the end.
+    words.retain(|word| !["--verify", "--in-memory"].contains(word));
+    let mut command = command(["--resume", path(&folder)], &words);
+    let output = command.args(["--verify", "--in-memory", "--task", "node"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(left(&folder) == left(&expected));
+}
+
 /// Refused with the name of what differs; the folder stays as it is.
 #[test]
 fn another_run_is_refused_and_its_folder_is_left_alone() {

@@ -18,6 +18,9 @@ impl FoldResult {
     ///
     /// # Errors
     /// Those of `train`.
+    ///
+    /// # Panics
+    /// When `train` returns fewer curves than it was given folds, or a curve without an epoch.
     pub fn of<E>(
         fold: usize,
         n_folds: usize,
@@ -47,7 +50,10 @@ pub struct CrossValidation {
 }
 
 impl CrossValidation {
-    /// The result of these folds, at least one, each with as many epochs.
+    /// The result of these folds, each with as many epochs.
+    ///
+    /// # Panics
+    /// Without a fold or an epoch.
     pub fn new(folds: &[FoldResult]) -> Self {
         let n_epochs = folds.iter().map(|fold| fold.accuracies.len()).min().unwrap_or(0);
         let sum_after = |epoch: usize| folds.iter().map(|fold| fold.accuracies[epoch]).sum::<f64>();

@@ -74,7 +74,18 @@ impl NcclGroup {
             Ok(Mutex::new(all.into_iter().map(Some).collect()))
         });
         match made {
-            Ok(all) => Ok((all.lock().unwrap_or_else(PoisonError::into_inner)[rank_info.rank].take(), None)),
+            Ok(all) => {
+                let taken = all.lock().unwrap_or_else(PoisonError::into_inner)[rank_info.rank].take();
+                match (taken, self.is_required) {
+                    (Some(nccl), _) => Ok((Some(nccl), None)),
+                    (None, true) => Err(no_nccl("an earlier training of these ranks uses it")),
+                    (None, false) => {
+                        let reason =
+                            "gradients are summed by the host: an earlier training of these ranks uses NCCL";
+                        Ok((None, Some(reason.to_owned())))
+                    }
+                }
+            }
             Err(error) if self.is_required => Err(no_nccl(error)),
             Err(error) => Ok((None, Some(format!("gradients are summed by the host: {error}")))),
         }
