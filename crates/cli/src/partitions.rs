@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use kiln::comm::rpc::{Token, secret};
 use kiln::remote::{FetchStats, PartitionsConfig};
 use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback};
-use kiln::{GraphMode, Joined, NeighborLoader, PartitionedGraph, RankHandle};
+use kiln::{GraphMode, JoinedGraph, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::flags;
 use crate::output::print_rank_zero;
@@ -110,7 +110,7 @@ pub(crate) fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
 }
 
 /// Prints where the own part is sampled, and how much memory the graph takes at most, which is what grows with it.
-pub(crate) fn print_memory(joined: &Joined, workers: usize, queue_bytes: usize, mode: GraphMode) {
+pub(crate) fn print_memory(joined: &JoinedGraph, workers: usize, queue_bytes: usize, mode: GraphMode) {
     let n_nodes = joined.graph.n_nodes();
     // Each worker numbers nodes by a table of all: those of the loaders to train, to validate and to test.
     let tables = 3 * workers.max(1) * 8 * n_nodes;
@@ -138,7 +138,7 @@ pub(crate) fn print_memory(joined: &Joined, workers: usize, queue_bytes: usize, 
 /// Prints a line an epoch for each rank, with the traffic of training; that of validation is left out.
 pub(crate) struct TrafficLines {
     rank: usize,
-    joined: Option<Joined>,
+    joined: Option<JoinedGraph>,
     stats: Cell<FetchStats>,
 }
 

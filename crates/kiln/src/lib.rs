@@ -44,7 +44,7 @@ pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
-pub use partitioned::{Joined, PartitionedGraph};
+pub use partitioned::{JoinedGraph, PartitionedGraph};
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;
 pub use trainer::{DataDims, ForData, TrainedModel, Trainer};

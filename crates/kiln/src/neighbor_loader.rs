@@ -17,7 +17,7 @@ use kiln_train::{
 use crate::batches::{batch_settings, items_of_all_ranks, n_workers};
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
-use crate::partitioned::{Joined, PartitionedGraph};
+use crate::partitioned::{JoinedGraph, PartitionedGraph};
 use crate::{CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
 
 /// Minibatches of a dataset's nodes with sampled neighbourhoods.
@@ -53,7 +53,7 @@ enum Source {
     Whole { data: Dataset, graph: Arc<Csc> },
     /// With the ranks, or with servers.
     #[cfg(feature = "grpc")]
-    Partitioned(Joined),
+    Partitioned(JoinedGraph),
 }
 
 impl NeighborLoader {
@@ -195,7 +195,7 @@ impl NeighborLoader {
 
     /// The partitioned graph, for its traffic and the memory that it takes.
     #[cfg(feature = "grpc")]
-    pub fn partition(&self) -> Option<&Joined> {
+    pub fn partition(&self) -> Option<&JoinedGraph> {
         match &self.source {
             Source::Whole { .. } => None,
             Source::Partitioned(joined) => Some(joined),

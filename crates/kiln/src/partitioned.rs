@@ -74,7 +74,7 @@ impl PartitionedGraph {
         Ok(self.partitions.check_ranks(n_ranks)?)
     }
 
-    pub(crate) fn join(&self, rank: &RankHandle) -> Result<Joined> {
+    pub(crate) fn join(&self, rank: &RankHandle) -> Result<JoinedGraph> {
         let joined = self.partitions.join(rank.communicator("parts")?, rank.process.local_ip.clone())?;
         let (graph, owner) = (joined.graph().clone(), joined.owner());
         let features = match self.has_static_cache {
@@ -85,7 +85,7 @@ impl PartitionedGraph {
         let deadline = rank.process.deadline;
         rank.at_end(move || Ok(joined.end(deadline)?));
         let owner = owner.map(|owner| Arc::new(owner) as Arc<Owner>);
-        Ok(Joined { graph, features, owner, copies: self.copies.clone() })
+        Ok(JoinedGraph { graph, features, owner, copies: self.copies.clone() })
     }
 }
 
@@ -105,7 +105,7 @@ type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 
 /// A rank's way to a partitioned graph.
 #[derive(Clone)]
-pub struct Joined {
+pub struct JoinedGraph {
     /// The whole graph.
     pub graph: Arc<DistGraph>,
     /// Its features.
@@ -114,7 +114,7 @@ pub struct Joined {
     copies: PartCopies,
 }
 
-impl Joined {
+impl JoinedGraph {
     pub(crate) fn split(&self) -> Split {
         let (train, val, test) = (self.graph.train(), self.graph.val(), self.graph.test());
         Split { train: train.clone(), val: val.clone(), test: test.clone() }
@@ -163,8 +163,8 @@ impl Joined {
     }
 }
 
-impl fmt::Debug for Joined {
+impl fmt::Debug for JoinedGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joined").field("graph", &self.graph.name()).finish_non_exhaustive()
+        f.debug_struct("JoinedGraph").field("graph", &self.graph.name()).finish_non_exhaustive()
     }
 }
