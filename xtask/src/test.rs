@@ -49,6 +49,9 @@ const DEVICE_TESTS: &[&str] = &["device", "sampler_large"];
 /// The programs on a device, which are among all tests on CubeCL's CPU runtime.
 const PROGRAM_TESTS: &str = "devices";
 
+/// The test binaries that take longest, the longest first.
+const LONGEST: &[&str] = &["programs", "processes", "servers"];
+
 /// The features of tests and lints without devices: the examples whose ranks are processes, too.
 pub(crate) const DEFAULT_FEATURES: &str = "grpc";
 
@@ -165,7 +168,12 @@ fn runs(args: &Args, binaries: &[Binary]) -> Vec<Run> {
         let is_of_device = |binary: &&Binary| DEVICE_TESTS.contains(&&*binary.target);
         binaries.iter().filter(is_of_device).map(move |binary| binary.run(Some(device)))
     };
-    let default = || binaries.iter().map(|binary| binary.run(None));
+    // First, so that the others run beside them.
+    let mut sorted: Vec<&Binary> = binaries.iter().collect();
+    sorted.sort_by_key(|binary| {
+        LONGEST.iter().position(|test| *test == binary.target).unwrap_or(LONGEST.len())
+    });
+    let default = || sorted.iter().map(|binary| binary.run(None));
     match &args.device {
         Some(device) => binaries.iter().map(|binary| binary.run(Some(device))).collect(),
         // These take longest.
