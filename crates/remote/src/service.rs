@@ -199,6 +199,8 @@ impl Graph for Service {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use kiln_comm::rpc::Token;
@@ -251,6 +253,44 @@ mod tests {
         assert_eq!(answer, (2048 * 512 * 4, true));
         // What had been sent before comes, and does not look like the whole.
         assert!(unread.0 < answer.0 && !unread.1, "{unread:?}");
+    }
+
+    /// The thread that waits for the client outlives the server by a moment, and must not take a timer of its runtime for
+    /// granted: a panic in any thread ends a rank of a job.
+    #[test]
+    fn a_server_that_is_dropped_while_a_response_waits_does_not_panic() {
+        static N_PANICS: AtomicUsize = AtomicUsize::new(0);
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if std::thread::current().name() == Some("kiln-serve") {
+                N_PANICS.fetch_add(1, Ordering::SeqCst);
+            }
+            before(info);
+        }));
+        let part = only_part(&kiln_data::synthetic::rmat(10, 2, 512, 0).unwrap());
+        let token = Token::new("a-word-of-this-test").unwrap();
+        for _ in 0..4 {
+            let server =
+                Server::start(Arc::clone(&part), ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
+            let address = format!("http://{}", server.address());
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let unread = runtime.block_on(async {
+                let endpoint = tonic::transport::Endpoint::from_shared(address).unwrap();
+                let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
+                let mut client = GraphClient::with_interceptor(channel, token.clone());
+                let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+                let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
+                // More than is sent before somebody reads.
+                let rows = bytes_of((0..2048_u32).map(|at| at % 1024).collect::<Vec<_>>());
+                client.gather(Request::new(GatherRequest { lease, rows })).await.unwrap().into_inner()
+            });
+            // The response is computed and waits.
+            std::thread::sleep(Duration::from_millis(200));
+            drop(server);
+            std::thread::sleep(Duration::from_millis(200));
+            drop((unread, runtime));
+        }
+        assert_eq!(N_PANICS.load(Ordering::SeqCst), 0);
     }
 
     /// 64 KiB that name one hub 16,384 times would take memory for its edges as often.
