@@ -15,7 +15,7 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::device;
 use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, run_on_load_stream};
-use kiln_sample::Scratch;
+use kiln_sample::{Scratch, Seeds};
 use kiln_train::DeviceNodeBatcher;
 
 /// Batches that a bench goes round.
@@ -121,8 +121,9 @@ fn batches(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |number: usize| {
         let batch = &batches[number % batches.len()];
-        let sampled =
-            run_on_load_stream(device, || sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch));
+        let sampled = run_on_load_stream(device, || {
+            sampler.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, &mut scratch)
+        });
         sampled.expect("the device should not fail").expect("the seeds should be nodes of the graph")
     };
     let sampled: Vec<_> = (0..batches.len()).map(&mut sample).collect();

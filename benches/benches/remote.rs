@@ -120,7 +120,7 @@ impl Parted {
         let is_own = |node: &&NodeId| book.place(**node).is_some_and(|place| place.part == 0);
         let mut inputs = Vec::new();
         for batch in input.batches(N_BATCHES)? {
-            let own = batch.seeds.as_nodes().iter().filter(is_own).copied().collect();
+            let own = batch.seeds.iter().filter(is_own).copied().collect();
             let sampled = sampler.sample_blocks(&Seeds::nodes(own), batch.key, &mut scratch)?;
             inputs.push(sampled.blocks[0].srcs().to_vec());
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_benches::{BATCH_SIZE, Endless, Input, Result, Stage, Work, inputs, n_threads};
-use kiln_graph::Block;
+use kiln_graph::{Block, NodeId};
 use kiln_loader::{BatchError, Batcher, Loader, LoaderConfig, SeedBatch, StageTimes};
-use kiln_sample::{FrontierSampler, NeighborSampler, Rule, SampledBlocks, Scratch};
+use kiln_sample::{FrontierSampler, NeighborSampler, Rule, SampledBlocks, Scratch, Seeds};
 
 /// Batches that a bench goes round: their lines together are more than most caches hold.
 const N_BATCHES: usize = 16;
@@ -47,7 +47,7 @@ fn bench(
 ) -> Result {
     let (batches, mut scratch) = (input.batches(N_BATCHES)?, Scratch::default());
     let mut sample = |batch: &SeedBatch| {
-        let sampled = sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch);
+        let sampled = sampler.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, &mut scratch);
         sampled.expect("the seeds should be nodes of the graph")
     };
     let sampled: Vec<SampledBlocks> = batches.iter().map(&mut sample).collect();
@@ -95,6 +95,7 @@ fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
 struct SampleOnly(NeighborSampler);
 
 impl Batcher for SampleOnly {
+    type Item = NodeId;
     type Batch = SampledBlocks;
     type Scratch = Scratch;
 
@@ -104,7 +105,7 @@ impl Batcher for SampleOnly {
         scratch: &mut Scratch,
         _: &mut StageTimes,
     ) -> std::result::Result<SampledBlocks, BatchError> {
-        Ok(self.0.sample_blocks(&batch.seeds, batch.key, scratch)?)
+        Ok(self.0.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, scratch)?)
     }
 
     fn n_bytes(sampled: &SampledBlocks) -> usize {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kiln_data::{Dataset, debian_packages, synthetic};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
-use kiln_graph::{Csc, CscBuilder, NodeId};
+use kiln_graph::{Csc, CscBuilder, GraphId, NodeId};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SampledBlocks, Scratch};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, SampledBlocks, Scratch, Seeds};
 use kiln_store::npy;
 
 use crate::Result;
@@ -51,7 +51,7 @@ pub struct GraphInput {
     /// Each node's degree, up to 64, as one-hot columns.
     pub features: Arc<dyn FeatureStore>,
     /// Each graph's class.
-    pub labels: Arc<Labels>,
+    pub labels: Arc<Labels<GraphId>>,
 }
 
 /// The sets that `KILN_BENCH_DATA` names. Without it: a power-law graph of 2^17 nodes, 2^21 edges and 128
@@ -169,7 +169,7 @@ impl Input {
         let batches = self.batches(n)?;
         Ok(batches
             .iter()
-            .map(|batch| sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch))
+            .map(|batch| sampler.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, &mut scratch))
             .collect::<kiln_sample::Result<_>>()?)
     }
 
@@ -184,7 +184,12 @@ impl Input {
 }
 
 impl GraphInput {
-    fn new(name: &str, graph: Arc<Csc>, node_offsets: Vec<u32>, labels: Arc<Labels>) -> Result<Self> {
+    fn new(
+        name: &str,
+        graph: Arc<Csc>,
+        node_offsets: Vec<u32>,
+        labels: Arc<Labels<GraphId>>,
+    ) -> Result<Self> {
         let dim = LARGEST_DEGREE as usize + 1;
         let mut rows = vec![0.0; graph.n_nodes() * dim];
         for node in 0..graph.n_nodes() {
@@ -219,8 +224,8 @@ impl GraphInput {
     }
 
     /// The first four fifths of the graphs, which train.
-    pub fn train(&self) -> Vec<NodeId> {
-        (0..(self.labels.len() * 4 / 5) as u32).map(NodeId).collect()
+    pub fn train(&self) -> Vec<GraphId> {
+        (0..(self.labels.len() * 4 / 5) as u32).map(GraphId).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 use burn::tensor::Device;
 use kiln_comm::SingleRank;
 use kiln_feature::FeatureStore;
+use kiln_graph::NodeId;
 use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, SampledBlocks};
@@ -31,7 +32,7 @@ pub fn batches(input: &Input, device: &Device) -> Result<SageBatches> {
 ///
 /// # Errors
 /// What the loader says.
-pub fn loader<F: Batcher>(input: &Input, batcher: F) -> Result<Loader<F>> {
+pub fn loader<F: Batcher<Item = NodeId>>(input: &Input, batcher: F) -> Result<Loader<F>> {
     let config = LoaderConfig { workers: 1, ..LoaderConfig::default() };
     Ok(Loader::new(input.items(BATCH_SIZE)?, batcher, config)?)
 }

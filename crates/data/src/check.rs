@@ -84,9 +84,9 @@ impl Place<'_> {
                 let expected = format!("at least {before}, as the entry before it");
                 self.bad("indptr.npy", "entry", node + 1, expected, after)
             }
-            Error::Feature(Feature::LabelOutOfRange { node, label, n_classes }) => {
+            Error::Feature(Feature::LabelOutOfRange { id, label, n_classes, .. }) => {
                 let expected = format!("a class, {}, or a negative number", below(n_classes));
-                self.bad("labels.npy", "the label of node", node.0.into(), expected, label)
+                self.bad("labels.npy", "the label of node", id.into(), expected, label)
             }
             Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0).into(),
             Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim).into(),

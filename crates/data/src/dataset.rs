@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
-use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
+use kiln_graph::{Csc, CscBuilder, Duplicates, ItemId, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 
 use crate::check::{Place, check_split, check_values, for_each_rows};
@@ -33,25 +33,28 @@ pub struct Dataset {
     pub notes: Vec<Note>,
 }
 
-/// Three sets of labelled nodes, disjoint in sets that are built in or made. Where graphs are learned on, an
-/// id is the position of a graph.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Split {
-    /// The nodes whose labels the loss reads.
-    pub train: SharedArray<NodeId>,
-    /// The nodes that choose the epoch and the settings.
-    pub val: SharedArray<NodeId>,
-    /// The nodes that are read once, at the end.
-    pub test: SharedArray<NodeId>,
+/// Three sets of labelled items, disjoint in sets that are built in or made: nodes ([`NodeId`]), or the graphs of a
+/// [`GraphDataset`](crate::GraphDataset) ([`GraphId`](kiln_graph::GraphId)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split<I: ItemId = NodeId> {
+    /// The items whose labels the loss reads.
+    pub train: SharedArray<I>,
+    /// The items that choose the epoch and the settings.
+    pub val: SharedArray<I>,
+    /// The items that are read once, at the end.
+    pub test: SharedArray<I>,
 }
 
-impl Split {
+impl<I: ItemId> Split<I> {
     /// A random split of the items `0..n_items`: nodes, or the graphs of a set. The first part gets the share
     /// `shares[0]` of them, the second `shares[1]`, both rounded, and the third the rest. Each part ascends.
     /// `docs/rng.md` has the stream and an example.
     ///
     /// ```
-    /// let split = kiln_data::Split::random(188, [0.8, 0.1], 7)?;
+    /// use kiln_data::Split;
+    /// use kiln_graph::GraphId;
+    ///
+    /// let split = Split::<GraphId>::random(188, [0.8, 0.1], 7)?;
     /// assert_eq!(split.parts().map(|(_, items)| items.len()), [150, 19, 19]);
     /// # Ok::<(), kiln_data::Error>(())
     /// ```
@@ -76,9 +79,9 @@ impl Split {
     ///
     /// # Panics
     /// When `left_out` is empty or names a fold that is not there.
-    pub fn leave_out(folds: &[Vec<NodeId>], left_out: &[usize]) -> Self {
+    pub fn leave_out(folds: &[Vec<I>], left_out: &[usize]) -> Self {
         let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
-        let train: Vec<NodeId> = rest.flat_map(|(_, items)| items.iter().copied()).collect();
+        let train: Vec<I> = rest.flat_map(|(_, items)| items.iter().copied()).collect();
         let val = left_out.get(1).map_or_else(Vec::new, |&fold| folds[fold].clone());
         Self { train: train.into(), val: val.into(), test: folds[left_out[0]].clone().into() }
     }
@@ -94,11 +97,11 @@ impl Split {
     /// # Errors
     /// [`Error::BadParameter`](crate::Error::BadParameter) for fewer than 2 folds and for more than there are labelled items, and
     /// [`Error::Feature`](crate::Error::Feature) for a label that is no class.
-    pub fn folds(labels: &Labels, n_folds: usize, seed: u64) -> Result<Vec<Vec<NodeId>>> {
+    pub fn folds(labels: &Labels<I>, n_folds: usize, seed: u64) -> Result<Vec<Vec<I>>> {
         labels.validate()?;
         require(n_folds >= 2, "n_folds", "at least 2", n_folds)?;
         let mut by_class = vec![Vec::new(); labels.n_classes()];
-        for item in (0..labels.len() as u32).map(NodeId) {
+        for item in (0..labels.len() as u32).map(I::new) {
             if let Some(class) = labels.get(item) {
                 by_class[class as usize].push(item);
             }
@@ -116,8 +119,15 @@ impl Split {
     }
 
     /// The three parts with their names.
-    pub fn parts(&self) -> [(&'static str, &SharedArray<NodeId>); 3] {
+    pub fn parts(&self) -> [(&'static str, &SharedArray<I>); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
+    }
+}
+
+impl<I: ItemId> Default for Split<I> {
+    /// Three empty parts.
+    fn default() -> Self {
+        Self { train: SharedArray::default(), val: SharedArray::default(), test: SharedArray::default() }
     }
 }
 

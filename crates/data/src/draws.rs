@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use kiln_graph::{NodeId, SharedArray};
+use kiln_graph::{ItemId, SharedArray};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -38,7 +38,7 @@ impl Draws {
     }
 
     /// A random order (Fisher and Yates, from the last position down).
-    pub(crate) fn shuffle(&mut self, items: &mut [NodeId]) {
+    pub(crate) fn shuffle<I>(&mut self, items: &mut [I]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
@@ -46,8 +46,8 @@ impl Draws {
 
     /// A random split of `n_items`, with these numbers of items before the end of the first and of the second
     /// part. Each part ascends.
-    pub(crate) fn split(&mut self, n_items: usize, train_end: usize, val_end: usize) -> Split {
-        let mut items: Vec<NodeId> = (0..n_items as u32).map(NodeId).collect();
+    pub(crate) fn split<I: ItemId>(&mut self, n_items: usize, train_end: usize, val_end: usize) -> Split<I> {
+        let mut items: Vec<I> = (0..n_items as u32).map(I::new).collect();
         self.shuffle(&mut items);
         let part = |range: Range<usize>| {
             let mut part = items[range].to_vec();

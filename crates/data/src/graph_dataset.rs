@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_feature::{FeatureStore, Labels};
-use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
+use kiln_graph::{Csc, CscBuilder, GraphId, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 
@@ -17,7 +17,7 @@ use crate::{Note, Result};
 /// |---|---|---|---|
 /// | `graph` | [`Csc`] | all nodes, all edges | [`NodeId`]; its edge types are the edges' labels |
 /// | `node_offsets` | `u32` | `n_graphs + 1` | graph; `node_offsets[g]..node_offsets[g + 1]` are its nodes |
-/// | `labels` | class, negative for none | `n_graphs` | graph, as a [`NodeId`] |
+/// | `labels` | class, negative for none | `n_graphs` | [`GraphId`] |
 /// | `node_labels` | class, negative for none | `n_nodes`, or absent | [`NodeId`] |
 /// | `features` | row | `n_nodes`, or absent | [`NodeId`] |
 ///
@@ -37,7 +37,7 @@ pub struct GraphDataset {
     pub notes: Vec<Note>,
     graph: Arc<Csc>,
     node_offsets: SharedArray<u32>,
-    labels: Arc<Labels>,
+    labels: Arc<Labels<GraphId>>,
     node_labels: Option<Arc<Labels>>,
     features: Option<Arc<dyn FeatureStore>>,
 }
@@ -54,7 +54,7 @@ impl GraphDataset {
         name: impl Into<String>,
         graph: Csc,
         node_offsets: impl Into<SharedArray<u32>>,
-        labels: Labels,
+        labels: Labels<GraphId>,
     ) -> Result<Self> {
         let (name, node_offsets) = (name.into(), node_offsets.into());
         graph.validate()?;
@@ -120,8 +120,8 @@ impl GraphDataset {
         &self.node_offsets
     }
 
-    /// The class of each graph, indexed by the graph's position.
-    pub fn labels(&self) -> &Arc<Labels> {
+    /// The class of each graph.
+    pub fn labels(&self) -> &Arc<Labels<GraphId>> {
         &self.labels
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytemuck::Pod;
 use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
-use kiln_graph::Csc;
+use kiln_graph::{Csc, GraphId, ItemId};
 use kiln_store::Hasher;
 
 use crate::check::for_each_rows;
@@ -62,7 +62,7 @@ impl GraphDataset {
     ///
     /// # Errors
     /// As [`Dataset::hash`].
-    pub fn hash_with(&self, features: &dyn FeatureStore, split: &Split) -> Result<String> {
+    pub fn hash_with(&self, features: &dyn FeatureStore, split: &Split<GraphId>) -> Result<String> {
         let mut hasher = self.hasher()?;
         hasher.features(features)?;
         for (name, graphs) in split.parts() {
@@ -146,7 +146,7 @@ impl ArrayHasher {
         })
     }
 
-    fn labels(&mut self, name: &str, labels: &Labels) {
+    fn labels<I: ItemId>(&mut self, name: &str, labels: &Labels<I>) {
         let lengths = format!("{}x{}", labels.len(), labels.n_classes());
         self.array(name, "i32", lengths, labels.as_slice());
     }

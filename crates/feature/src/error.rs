@@ -110,20 +110,34 @@ pub enum Error {
         dim: usize,
     },
     /// A label names a class that does not exist.
-    #[error("node {} has label {label}, but there are {n_classes} classes (0 to n_classes - 1)", node.0)]
+    #[error("{item} {id} has label {label}, but there are {n_classes} classes (0 to n_classes - 1)")]
     LabelOutOfRange {
-        /// The node.
-        node: NodeId,
+        /// What is labelled: a node or a graph.
+        item: &'static str,
+        /// Its number.
+        id: u32,
         /// Its label.
         label: i32,
         /// How many classes there are.
         n_classes: usize,
     },
-    /// A label was asked for of a node that has none.
-    #[error("node {} has no label", node.0)]
+    /// A batch or a split contains an item without a label.
+    #[error("{item} {id} has no label: leave it out of the split")]
     Unlabelled {
-        /// The node.
-        node: NodeId,
+        /// What is labelled: a node or a graph.
+        item: &'static str,
+        /// Its number.
+        id: u32,
+    },
+    /// A label was asked for of an item that is none of these labels'.
+    #[error("{item} {id} has no label: there are {n_labels} (ids 0 to n_labels - 1)")]
+    NoSuchItem {
+        /// What is labelled: a node or a graph.
+        item: &'static str,
+        /// The number that is too large.
+        id: u32,
+        /// The number of labels.
+        n_labels: usize,
     },
     /// A mapped array is damaged.
     #[error("{path}: {source}")]

@@ -1,24 +1,26 @@
-use kiln_graph::{NodeId, SharedArray};
+use std::marker::PhantomData;
 
-use crate::array::check_ids;
+use kiln_graph::{ItemId, NodeId, SharedArray};
+
 use crate::{Error, Result};
 
-/// The class of each node, or none. Cloning shares the array.
+/// The class of each item, or none. Items are nodes, or the graphs of a set. Cloning shares the array.
 ///
 /// Every label is negative (unlabelled) or below `n_classes`; of a mapped file this is checked where labels
 /// are read.
 #[derive(Debug, Clone)]
-pub struct Labels {
+pub struct Labels<I = NodeId> {
     classes: SharedArray<i32>,
     n_classes: usize,
+    items: PhantomData<I>,
 }
 
-impl Labels {
-    /// Labels from one class a node, indexed by node id; any negative number means that the node has
+impl<I: ItemId> Labels<I> {
+    /// Labels from one class an item, indexed by the item's id; any negative number means that the item has
     /// none. Runs in constant time, as a mapped file must: [`Labels::validate`] reads all classes, and
     /// [`Labels::gather`] checks those that it meets.
     pub fn new(classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
-        Self { classes: classes.into(), n_classes }
+        Self { classes: classes.into(), n_classes, items: PhantomData }
     }
 
     /// Reads all labels once.
@@ -28,14 +30,15 @@ impl Labels {
     pub fn validate(&self) -> Result<()> {
         let is_bad = |&label: &i32| usize::try_from(label).is_ok_and(|class| class >= self.n_classes);
         match self.classes.iter().position(is_bad) {
-            Some(position) => Err(self.out_of_range(NodeId(position as u32))),
+            Some(position) => Err(self.out_of_range(position as u32)),
             None => Ok(()),
         }
     }
 
-    fn out_of_range(&self, node: NodeId) -> Error {
-        let label = self.classes[node.index()];
-        Error::LabelOutOfRange { node, label, n_classes: self.n_classes }.in_file(self.classes.path())
+    fn out_of_range(&self, id: u32) -> Error {
+        let label = self.classes[id as usize];
+        let error = Error::LabelOutOfRange { item: I::NAME, id, label, n_classes: self.n_classes };
+        error.in_file(self.classes.path())
     }
 
     /// Number of classes.
@@ -43,48 +46,46 @@ impl Labels {
         self.n_classes
     }
 
-    /// Number of nodes, labelled or not.
+    /// Number of items, labelled or not.
     pub fn len(&self) -> usize {
         self.classes.len()
     }
 
-    /// Whether there are no nodes.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// A node's class; `None` when it has none, or one that does not exist, or is not a node of these labels.
-    pub fn get(&self, node: NodeId) -> Option<u32> {
-        let class = u32::try_from(*self.classes.get(node.index())?).ok()?;
+    /// An item's class; `None` when it has none, or one that does not exist, or is not an item of these labels.
+    pub fn get(&self, item: I) -> Option<u32> {
+        let class = u32::try_from(*self.classes.get(item.get() as usize)?).ok()?;
         ((class as usize) < self.n_classes).then_some(class)
     }
 
-    /// The array that the labels were made from, indexed by node id; negative means unlabelled.
+    /// The array that the labels were made from, indexed by the item's id; negative means unlabelled.
     pub fn as_slice(&self) -> &[i32] {
         &self.classes
     }
 
-    /// Overwrites `out` with the classes of `nodes`, in their order; repeated nodes repeat their class.
+    /// Overwrites `out` with the classes of `items`, in their order; repeated items repeat their class.
     ///
     /// The classes are never negative; they are signed because integer tensors are.
     ///
     /// # Errors
-    /// [`Error::NodeOutOfRange`] or [`Error::Unlabelled`] for the first node without a class, and
+    /// [`Error::NoSuchItem`] or [`Error::Unlabelled`] for the first item without a class, and
     /// [`Error::LabelOutOfRange`] for one with a class that does not exist. What `out` holds then is
     /// unspecified.
-    pub fn gather(&self, nodes: &[NodeId], out: &mut Vec<i32>) -> Result<()> {
-        check_ids("label", nodes, self.len())?;
+    pub fn gather(&self, items: &[I], out: &mut Vec<i32>) -> Result<()> {
         out.clear();
-        out.reserve(nodes.len());
-        for &node in nodes {
-            let label = self.classes[node.index()];
-            if label < 0 {
-                return Err(Error::Unlabelled { node });
+        out.reserve(items.len());
+        for &item in items {
+            let id = item.get();
+            match self.classes.get(id as usize) {
+                None => return Err(Error::NoSuchItem { item: I::NAME, id, n_labels: self.len() }),
+                Some(..0) => return Err(Error::Unlabelled { item: I::NAME, id }),
+                Some(&label) if label as usize >= self.n_classes => return Err(self.out_of_range(id)),
+                Some(&label) => out.push(label),
             }
-            if label as usize >= self.n_classes {
-                return Err(self.out_of_range(node));
-            }
-            out.push(label);
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub use builder::{CscBuilder, Duplicates, EdgeOrigin, SelfLoops, TracedGraph};
 pub use bus_error::{EXIT_FILE_LOST, handle_bus_errors};
 pub use csc::Csc;
 pub use error::Error;
-pub use ids::{EdgeId, LocalId, NodeId};
+pub use ids::{EdgeId, GraphId, ItemId, LocalId, NodeId};
 pub use mapped_file::{FileVersion, MappedFile, check_mapped_files, open_file};
 pub use norm::gcn_norm;
 pub use shared_array::{SharedArray, file_prefix};

@@ -1,9 +1,10 @@
 use kiln_data::Split;
+use kiln_graph::ItemId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Shard, UnevenShards};
 use kiln_train::BatchConfig;
 
 /// The workers that were set, or one where the rank has a second thread.
-pub(crate) fn n_workers(workers: Option<usize>, items: &ItemSampler) -> usize {
+pub(crate) fn n_workers<I: ItemId>(workers: Option<usize>, items: &ItemSampler<I>) -> usize {
     let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
     workers.unwrap_or(usize::from(has_second_thread))
 }
@@ -16,9 +17,9 @@ pub(crate) fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfi
 
 /// The settings of batches that a run's result depends on: of ranks only the batch of all, unless the items of an uneven
 /// step depend on their number.
-pub(crate) fn batch_settings(
+pub(crate) fn batch_settings<I: ItemId>(
     batches: BatchConfig,
-    split: &Split,
+    split: &Split<I>,
     n_ranks: usize,
 ) -> Vec<(&'static str, String)> {
     let BatchConfig { batch_size, shuffle, drop_last, uneven } = batches;

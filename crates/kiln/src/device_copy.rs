@@ -5,7 +5,7 @@ use kiln_data::Dataset;
 use kiln_graph::Csc;
 use kiln_kernels::{DeviceFeatures, DeviceSampler, GraphMode};
 use kiln_loader::{ItemSampler, Phase};
-use kiln_sample::{NeighborSampler, SamplerConfig, count_node_accesses};
+use kiln_sample::{NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
 
 use crate::{Error, Result};
 
@@ -42,7 +42,7 @@ impl CachedNodes {
             Self::ByPresampling => {
                 let order = items()?.epoch(Phase::Train { epoch: 0 });
                 let steps = (0..order.n_steps()).map(|step| order.step(step));
-                let batches = steps.map(|batch| (batch.seeds, batch.key));
+                let batches = steps.map(|batch| (Seeds::nodes(batch.seeds), batch.key));
                 let sampler = NeighborSampler::with_config(graph.clone(), sampling.clone())?;
                 Ok(count_node_accesses(&sampler, graph.n_nodes(), batches)?)
             }

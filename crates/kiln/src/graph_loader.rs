@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use kiln_data::{GraphDataset, Split};
 use kiln_feature::FeatureStore;
+use kiln_graph::GraphId;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
 use kiln_train::{
@@ -19,15 +20,15 @@ use crate::{DataLoader, RankHandle, Result};
 pub struct GraphLoader {
     graphs: GraphDataset,
     features: Arc<dyn FeatureStore>,
-    split: Split,
+    split: Split<GraphId>,
     batches: BatchConfig,
     workers: Option<usize>,
 }
 
 impl GraphLoader {
     /// Batches of 32 graphs with these features of their nodes ([`GraphDataset::node_features`]), of which `split` names
-    /// some by their positions.
-    pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split) -> Self {
+    /// some.
+    pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split<GraphId>) -> Self {
         let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
         Self { graphs: graphs.clone(), features, split: split.clone(), batches, workers: None }
     }

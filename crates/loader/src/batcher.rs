@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
-use kiln_graph::{Block, LocalId};
+use kiln_graph::{Block, ItemId, LocalId, NodeId};
 use kiln_sample::{FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::{BatchError, SeedBatch, StageTimes};
@@ -14,6 +14,9 @@ use crate::{BatchError, SeedBatch, StageTimes};
 /// different steps, in any order. It must not wait for the thread that takes the batches, nor for a thread
 /// pool that this thread belongs to.
 pub trait Batcher: Send + Sync + 'static {
+    /// What batches are made of.
+    type Item: ItemId;
+
     /// What comes out of the loader.
     type Batch: Send + 'static;
 
@@ -28,7 +31,7 @@ pub trait Batcher: Send + Sync + 'static {
     /// the same.
     fn batch(
         &self,
-        seeds: SeedBatch,
+        seeds: SeedBatch<Self::Item>,
         scratch: &mut Self::Scratch,
         times: &mut StageTimes,
     ) -> Result<Self::Batch, BatchError>;
@@ -103,6 +106,7 @@ where
     S: FrontierSampler + ?Sized + 'static,
     F: FeatureStore + ?Sized + 'static,
 {
+    type Item = NodeId;
     type Batch = MiniBatch;
     type Scratch = Scratch;
 
@@ -113,6 +117,7 @@ where
         times: &mut StageTimes,
     ) -> Result<MiniBatch, BatchError> {
         let SeedBatch { phase, step, key, seeds } = seeds;
+        let seeds = Seeds::nodes(seeds);
         let start = Instant::now();
         let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
         if phase.is_training() {

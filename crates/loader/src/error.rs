@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kiln_graph::{NodeId, file_prefix};
+use kiln_graph::{GraphId, NodeId, file_prefix};
 
 /// What can be wrong with a loader's settings, and how an epoch can end early.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum BatchError {
     #[error("item {} at position {position} is no graph: there are {n_graphs} (ids 0 to n_graphs - 1)", graph.0)]
     GraphOutOfRange {
         /// The id that is too large.
-        graph: NodeId,
+        graph: GraphId,
         /// Its position in the batch.
         position: usize,
         /// How many graphs there are.
@@ -79,7 +79,7 @@ pub enum BatchError {
     #[error("{}the nodes of graph {} would be {start} to {end} of {n_nodes}: the set is damaged, make it again", file_prefix(file.as_deref()), graph.0)]
     BadNodeRange {
         /// The graph.
-        graph: NodeId,
+        graph: GraphId,
         /// Where its nodes would start.
         start: u32,
         /// Where they would end.
@@ -97,29 +97,13 @@ pub enum BatchError {
         /// Its source.
         node: NodeId,
         /// The graph of its destination.
-        graph: NodeId,
+        graph: GraphId,
         /// The graph's first node.
         start: u32,
         /// One past the graph's last node.
         end: u32,
         /// The file that the edges are mapped from, where they are.
         file: Option<PathBuf>,
-    },
-    /// A graph without a class was drawn.
-    #[error("graph {} has no label: leave it out of the split", graph.0)]
-    UnlabelledGraph {
-        /// The graph.
-        graph: NodeId,
-    },
-    /// A graph's label is no class.
-    #[error("graph {} has label {label}, but there are {n_classes} classes (0 to n_classes - 1)", graph.0)]
-    GraphLabelOutOfRange {
-        /// The graph.
-        graph: NodeId,
-        /// Its label.
-        label: i32,
-        /// How many classes there are.
-        n_classes: usize,
     },
     /// The graphs of a batch have more nodes or edges than 32 bits count.
     #[error("the graphs of the batch have {n} {what}, at most {} fit a block: use smaller batches", u32::MAX)]

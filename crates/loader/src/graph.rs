@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
-use kiln_graph::{Block, BlockParts, Csc, EdgeId, LocalId, NodeId, SharedArray};
+use kiln_graph::{Block, BlockParts, Csc, EdgeId, GraphId, LocalId, NodeId, SharedArray};
 use kiln_sample::RngKey;
 
 use crate::{BatchError, Batcher, Result, SeedBatch, StageTimes};
 
 /// A batcher for tasks on whole graphs: the graphs of a batch are copied out of one block-diagonal graph that
-/// holds all of them, and stand one after the other. Items are the graphs' positions.
+/// holds all of them, and stand one after the other.
 ///
 /// Nothing is sampled, so a batch does not depend on its key.
 ///
@@ -21,7 +21,7 @@ pub struct GraphBatcher<F: ?Sized> {
     graph: Arc<Csc>,
     node_offsets: SharedArray<u32>,
     features: Arc<F>,
-    labels: Arc<Labels>,
+    labels: Arc<Labels<GraphId>>,
 }
 
 impl<F: FeatureStore + ?Sized> GraphBatcher<F> {
@@ -37,7 +37,7 @@ impl<F: FeatureStore + ?Sized> GraphBatcher<F> {
         graph: Arc<Csc>,
         node_offsets: SharedArray<u32>,
         features: Arc<F>,
-        labels: Arc<Labels>,
+        labels: Arc<Labels<GraphId>>,
     ) -> Self {
         let n_graphs = node_offsets.len().saturating_sub(1);
         assert_eq!(labels.len(), n_graphs, "labels and graphs differ in number");
@@ -68,7 +68,7 @@ pub struct GraphBatch {
     pub key: RngKey,
     /// The graphs as given, by their positions; a graph that is given twice stands here twice and is two
     /// copies in the arrays below.
-    pub graphs: Vec<NodeId>,
+    pub graphs: Vec<GraphId>,
     /// All edges of these graphs. Sources and destinations are the same: every node of the batch, graph
     /// after graph, so that one block serves all layers. `edge_ids` are those of the graph that holds all.
     pub block: Block,
@@ -97,12 +97,17 @@ impl GraphBatch {
 }
 
 impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
+    type Item = GraphId;
     type Batch = GraphBatch;
     type Scratch = ();
 
-    fn batch(&self, seeds: SeedBatch, _: &mut (), times: &mut StageTimes) -> Result<GraphBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds } = seeds;
-        let graphs = seeds.as_nodes().to_vec();
+    fn batch(
+        &self,
+        seeds: SeedBatch<GraphId>,
+        _: &mut (),
+        times: &mut StageTimes,
+    ) -> Result<GraphBatch, BatchError> {
+        let SeedBatch { phase, step, key, seeds: graphs } = seeds;
         let start = Instant::now();
         let (mut block, node_offsets) = self.copy(&graphs)?;
         if phase.is_training() {
@@ -112,7 +117,7 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
         let mut x = FeatureBuffer::empty(self.features.dtype());
         self.features.gather(block.srcs(), &mut x)?;
         let mut labels = Vec::new();
-        self.labels.gather(&graphs, &mut labels).map_err(about_graph)?;
+        self.labels.gather(&graphs, &mut labels)?;
         times.sample += copied_at - start;
         times.gather += copied_at.elapsed();
         let (x_dim, times) = (self.features.dim(), *times);
@@ -126,7 +131,7 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
 
 impl<F: ?Sized> GraphBatcher<F> {
     /// The graphs one after the other as a block, and where each one's nodes start.
-    fn copy(&self, graphs: &[NodeId]) -> Result<(Block, Vec<u32>), BatchError> {
+    fn copy(&self, graphs: &[GraphId]) -> Result<(Block, Vec<u32>), BatchError> {
         let mut ranges = Vec::with_capacity(graphs.len());
         let (mut n_nodes, mut n_edges) = (0_u64, 0_u64);
         for (position, &graph) in graphs.iter().enumerate() {
@@ -160,7 +165,7 @@ impl<F: ?Sized> GraphBatcher<F> {
     }
 
     /// Where a graph's nodes lie: an existing range of the nodes.
-    fn nodes(&self, graph: NodeId, position: usize) -> Result<Range<usize>, BatchError> {
+    fn nodes(&self, graph: GraphId, position: usize) -> Result<Range<usize>, BatchError> {
         let n_graphs = self.n_graphs();
         if graph.index() >= n_graphs {
             return Err(BatchError::GraphOutOfRange { graph, position, n_graphs });
@@ -193,7 +198,7 @@ impl<F: ?Sized> GraphBatcher<F> {
     /// Copies one graph behind those that are there. Its sources keep their distance to its first node.
     fn append(
         &self,
-        graph: NodeId,
+        graph: GraphId,
         nodes: Range<usize>,
         edges: Range<usize>,
         to: &mut BlockParts,
@@ -233,7 +238,7 @@ impl<F: ?Sized> GraphBatcher<F> {
     }
 
     /// The error for the first of these edges that comes from none of these nodes.
-    fn edge_leaves_graph(&self, graph: NodeId, nodes: Range<usize>, edges: Range<usize>) -> BatchError {
+    fn edge_leaves_graph(&self, graph: GraphId, nodes: Range<usize>, edges: Range<usize>) -> BatchError {
         let is_outside = |&edge: &usize| !nodes.contains(&self.graph.indices()[edge].index());
         let edge = edges.clone().find(is_outside).unwrap_or(edges.start);
         BatchError::EdgeLeavesGraph {
@@ -244,16 +249,5 @@ impl<F: ?Sized> GraphBatcher<F> {
             end: nodes.end as u32,
             file: self.graph.indices_path().map(Path::to_owned),
         }
-    }
-}
-
-/// The error of a label, told as one of a graph: labels call what they belong to a node.
-fn about_graph(error: kiln_feature::Error) -> BatchError {
-    match error {
-        kiln_feature::Error::Unlabelled { node: graph } => BatchError::UnlabelledGraph { graph },
-        kiln_feature::Error::LabelOutOfRange { node: graph, label, n_classes } => {
-            BatchError::GraphLabelOutOfRange { graph, label, n_classes }
-        }
-        other => BatchError::Feature(other),
     }
 }

@@ -2,8 +2,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_graph::NodeId;
-use kiln_sample::{KeyDomain, RngKey, Seeds};
+use kiln_graph::{ItemId, NodeId};
+use kiln_sample::{KeyDomain, RngKey};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -110,7 +110,8 @@ impl Phase {
     }
 }
 
-/// Turns a list of items into shuffled, sharded batches of seeds.
+/// Turns a list of items into shuffled, sharded batches of seeds. Items are nodes ([`NodeId`]) or the graphs of a set
+/// ([`GraphId`](kiln_graph::GraphId)).
 ///
 /// Step `s` of a pass covers the items `s * g .. (s + 1) * g` of the pass's order, where
 /// `g = batch_size * world_size`; the last step may be short. Of the `m` items of a step, rank `r` of `n`
@@ -141,28 +142,28 @@ impl Phase {
 /// items at `i` and `j` (Fisher and Yates; Durstenfeld 1964, algorithm 235). The bias of a draw is below
 /// `(i + 1) / 2^64`.
 #[derive(Debug, Clone)]
-pub struct ItemSampler {
-    items: Arc<[NodeId]>,
+pub struct ItemSampler<I = NodeId> {
+    items: Arc<[I]>,
     config: ItemSamplerConfig,
-    owners: Option<Owners>,
+    owners: Option<Owners<I>>,
 }
 
 /// The rank that each item belongs to.
 #[derive(Clone)]
-struct Owners(Arc<dyn Fn(NodeId) -> usize + Send + Sync>);
+struct Owners<I>(Arc<dyn Fn(I) -> usize + Send + Sync>);
 
-impl fmt::Debug for Owners {
+impl<I> fmt::Debug for Owners<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Owners")
     }
 }
 
-impl ItemSampler {
+impl<I: ItemId> ItemSampler<I> {
     /// Batches of the items as configured. No items give no steps.
     ///
     /// # Errors
     /// [`Error::ZeroBatchSize`], or [`Error::BadShard`] when the rank is not below the world size.
-    pub fn new(items: impl Into<Arc<[NodeId]>>, config: ItemSamplerConfig) -> Result<Self> {
+    pub fn new(items: impl Into<Arc<[I]>>, config: ItemSamplerConfig) -> Result<Self> {
         if config.batch_size == 0 {
             return Err(Error::ZeroBatchSize);
         }
@@ -180,7 +181,7 @@ impl ItemSampler {
     ///
     /// # Errors
     /// [`Error::OwnersNeedJoin`] unless the uneven last step is joined: that of each rank is uneven here.
-    pub fn shard_by_owner(self, owner: impl Fn(NodeId) -> usize + Send + Sync + 'static) -> Result<Self> {
+    pub fn shard_by_owner(self, owner: impl Fn(I) -> usize + Send + Sync + 'static) -> Result<Self> {
         match self.config.uneven {
             UnevenShards::Join => Ok(Self { owners: Some(Owners(Arc::new(owner))), ..self }),
             UnevenShards::Drop | UnevenShards::Pad => Err(Error::OwnersNeedJoin),
@@ -188,7 +189,7 @@ impl ItemSampler {
     }
 
     /// The items in their given order.
-    pub fn items(&self) -> &[NodeId] {
+    pub fn items(&self) -> &[I] {
         &self.items
     }
 
@@ -209,7 +210,7 @@ impl ItemSampler {
     }
 
     /// The batches of one pass. Shuffling happens here, once: `n_items` swaps.
-    pub fn epoch(&self, phase: Phase) -> EpochPlan {
+    pub fn epoch(&self, phase: Phase) -> EpochPlan<I> {
         let key = phase.key(self.config.seed);
         let mut order = Arc::clone(&self.items);
         if self.config.shuffle && matches!(phase, Phase::Train { .. }) {
@@ -236,21 +237,21 @@ impl ItemSampler {
 
 /// The plan of one pass, which gives the batch of each step: see [`ItemSampler::epoch`].
 #[derive(Debug, Clone)]
-pub struct EpochPlan {
+pub struct EpochPlan<I = NodeId> {
     /// The same sampler over the items in this pass's order.
-    sampler: ItemSampler,
+    sampler: ItemSampler<I>,
     phase: Phase,
     key: RngKey,
 }
 
-impl EpochPlan {
+impl<I: ItemId> EpochPlan<I> {
     /// Number of steps, the same on all ranks.
     pub fn n_steps(&self) -> usize {
         self.sampler.n_steps(self.phase)
     }
 
     /// All items in the order of this pass, over all ranks; those that a short last step leaves out too.
-    pub fn items(&self) -> &[NodeId] {
+    pub fn items(&self) -> &[I] {
         self.sampler.items()
     }
 
@@ -258,7 +259,7 @@ impl EpochPlan {
     ///
     /// # Panics
     /// When `step` is not below [`EpochPlan::n_steps`].
-    pub fn step(&self, step: usize) -> SeedBatch {
+    pub fn step(&self, step: usize) -> SeedBatch<I> {
         let n_steps = self.n_steps();
         assert!(step < n_steps, "step {step} of a pass of {n_steps}");
         let (items, per_step) = (self.items(), self.sampler.items_per_step());
@@ -268,7 +269,7 @@ impl EpochPlan {
             phase: self.phase,
             step,
             key: self.key.fold_in(KeyDomain::Step, step as u64),
-            seeds: Seeds::nodes(seeds),
+            seeds,
         };
         if let Some(Owners(owner)) = &self.sampler.owners {
             let rank = self.sampler.config.shard.rank;
@@ -288,7 +289,7 @@ impl EpochPlan {
 
 /// One rank's seeds of one step, and the key of all that is random in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeedBatch {
+pub struct SeedBatch<I = NodeId> {
     /// The pass: in training, blocks are prepared for the backward pass, too.
     pub phase: Phase,
     /// The step within the pass, from 0, the same on all ranks.
@@ -297,7 +298,7 @@ pub struct SeedBatch {
     /// on the rank whose seed it is.
     pub key: RngKey,
     /// This rank's seeds.
-    pub seeds: Seeds,
+    pub seeds: Vec<I>,
 }
 
 /// The part of `n_items` that a rank takes; the first has some wherever there are any.
@@ -306,7 +307,7 @@ fn share(n_items: usize, shard: Shard) -> Range<usize> {
     bound(shard.rank)..bound(shard.rank + 1)
 }
 
-fn shuffle(items: &mut [NodeId], key: RngKey) {
+fn shuffle<I>(items: &mut [I], key: RngKey) {
     let mut rng = Xoshiro256StarStar::seed_from_u64(key.to_u64());
     for last in (1..items.len()).rev() {
         let picked = (u128::from(rng.next_u64()) * (last as u128 + 1)) >> 64;

@@ -35,7 +35,7 @@ impl Default for LoaderConfig {
 /// The batches do not depend on the number of workers or on the bytes of the queue. Threads live as long
 /// as the [`Batches`] of one pass; the loader itself only keeps the workers' buffers from pass to pass.
 pub struct Loader<F: Batcher> {
-    items: ItemSampler,
+    items: ItemSampler<F::Item>,
     config: LoaderConfig,
     shared: Arc<Shared<F>>,
 }
@@ -58,7 +58,7 @@ impl<F: Batcher> Loader<F> {
     ///
     /// # Errors
     /// [`Error::TooManyWorkers`] for more than 1,024 workers.
-    pub fn new(items: ItemSampler, batcher: F, config: LoaderConfig) -> Result<Self> {
+    pub fn new(items: ItemSampler<F::Item>, batcher: F, config: LoaderConfig) -> Result<Self> {
         if config.workers > MAX_WORKERS {
             return Err(Error::TooManyWorkers { workers: config.workers, max: MAX_WORKERS });
         }
@@ -72,7 +72,7 @@ impl<F: Batcher> Loader<F> {
     }
 
     /// The items and how they become batches.
-    pub fn items(&self) -> &ItemSampler {
+    pub fn items(&self) -> &ItemSampler<F::Item> {
         &self.items
     }
 
@@ -142,7 +142,7 @@ pub struct Batches<F: Batcher> {
 /// What the threads of one pass share.
 struct Run<F: Batcher> {
     queue: Queue<F::Batch>,
-    order: EpochPlan,
+    order: EpochPlan<F::Item>,
     shuffle_time: Duration,
     first_step: usize,
     shared: Arc<Shared<F>>,
@@ -317,6 +317,7 @@ mod tests {
     struct Steps;
 
     impl Batcher for Steps {
+        type Item = NodeId;
         type Batch = usize;
         type Scratch = ();
 

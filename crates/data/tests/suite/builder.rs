@@ -129,10 +129,10 @@ fn rejects_edges_that_are_no_graph() {
 fn rejects_labels_out_of_range_and_no_classes() {
     let error = ring().labels(vec![0, 1, 2, 1], 2).build().unwrap_err();
     let is_expected = |error: &Error| {
-        let Error::Feature(kiln_feature::Error::LabelOutOfRange { node, label, n_classes }) = error else {
+        let Error::Feature(kiln_feature::Error::LabelOutOfRange { id, label, n_classes, .. }) = error else {
             return false;
         };
-        (*node, *label, *n_classes) == (NodeId(2), 2, 2)
+        (*id, *label, *n_classes) == (2, 2, 2)
     };
     assert!(is_expected(&error), "{error}");
     assert_eq!(build_error(ring().labels(vec![-1; 4], 0)), BuildError::NoClasses);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use kiln_data::{Error, GraphDataset, Split};
 use kiln_feature::{DenseFeatures, Labels};
-use kiln_graph::{Csc, CscBuilder};
+use kiln_graph::{Csc, CscBuilder, GraphId, ItemId, NodeId};
 
 /// Edges 0 - 1 and 3 -> 2.
 fn graph() -> Csc {
     CscBuilder::new(4).build(&[0, 1, 3], &[1, 0, 2]).unwrap()
 }
 
-fn labels(classes: &[i32]) -> Labels {
+fn labels<I: ItemId>(classes: &[i32]) -> Labels<I> {
     Labels::new(classes.to_vec(), 2)
 }
 
@@ -35,7 +35,7 @@ fn arrays_that_contradict_each_other_are_errors() {
         (new(&[0, 2, 4], &[0]), "set: the number of graph labels is 1, expected 2"),
         (
             new(&[0, 2, 4], &[0, 2]),
-            "features: node 1 has label 2, but there are 2 classes (0 to n_classes - 1)",
+            "features: graph 1 has label 2, but there are 2 classes (0 to n_classes - 1)",
         ),
     ];
     for (result, expected) in cases {
@@ -101,12 +101,12 @@ fn shares_out_of_range_are_errors() {
         ([0.75, 0.5], "the sum of the shares is 1.25, expected at most 1"),
     ];
     for (shares, expected) in cases {
-        assert_eq!(Split::random(10, shares, 1).unwrap_err().to_string(), expected);
+        assert_eq!(Split::<NodeId>::random(10, shares, 1).unwrap_err().to_string(), expected);
     }
 }
 
 fn folds(classes: &[i32], n_folds: usize, seed: u64) -> Result<Vec<Vec<u32>>, Error> {
-    let folds = Split::folds(&labels(classes), n_folds, seed)?;
+    let folds = Split::folds(&labels::<GraphId>(classes), n_folds, seed)?;
     Ok(folds.into_iter().map(|fold| fold.into_iter().map(|item| item.0).collect()).collect())
 }
 

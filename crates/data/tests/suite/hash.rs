@@ -7,7 +7,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use kiln_data::{Dataset, Error, GraphDataset, NodeNames, Note, Split, format, mutag, synthetic};
 use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::{Csc, ItemId, NodeId};
 use kiln_store::Error as StoreError;
 
 const INDPTR: [u64; 4] = [0, 1, 3, 4];
@@ -18,7 +18,7 @@ fn graph(indptr: &[u64], indices: &[u32]) -> Csc {
     Csc::new(indptr.to_vec().into(), indices.into()).unwrap()
 }
 
-fn labels(classes: &[i32], n_classes: usize) -> Labels {
+fn labels<I: ItemId>(classes: &[i32], n_classes: usize) -> Labels<I> {
     Labels::new(classes.to_vec(), n_classes)
 }
 

@@ -1,7 +1,7 @@
-//! Labels by node: alignment, unlabelled nodes, bad labels.
+//! Labels of nodes and graphs: alignment, unlabelled nodes, bad labels.
 
 use kiln_feature::{Error, Labels};
-use kiln_graph::{NodeId, SharedArray};
+use kiln_graph::{GraphId, NodeId, SharedArray};
 
 #[test]
 fn labels_align_with_the_nodes_as_given() {
@@ -21,18 +21,18 @@ fn a_node_without_a_class_is_none_alone_and_an_error_in_a_batch() {
     let alone: Vec<Option<u32>> = (0..5).map(|node| labels.get(NodeId(node))).collect();
     assert_eq!(alone, [Some(2), None, Some(0), None, None]);
     let error = labels.gather(&[NodeId(0), NodeId(3)], &mut Vec::new()).unwrap_err();
-    assert!(matches!(error, Error::Unlabelled { node: NodeId(3) }));
+    assert!(matches!(error, Error::Unlabelled { item: "node", id: 3 }));
     let error = labels.gather(&[NodeId(4)], &mut Vec::new()).unwrap_err();
-    assert!(matches!(error, Error::NodeOutOfRange { node: NodeId(4), n_rows: 4, .. }));
-    assert_eq!(error.to_string(), "node 4 has no label: there are 4 (ids 0 to n_rows - 1)");
+    assert!(matches!(error, Error::NoSuchItem { item: "node", id: 4, n_labels: 4 }));
+    assert_eq!(error.to_string(), "node 4 has no label: there are 4 (ids 0 to n_labels - 1)");
 }
 
 #[test]
 fn a_label_above_the_last_class_is_refused() {
-    let error = Labels::new(vec![0, 2, 3], 3).validate().unwrap_err();
-    assert!(matches!(error, Error::LabelOutOfRange { node: NodeId(2), label: 3, n_classes: 3 }));
-    assert!(Labels::new(vec![i32::MIN, -1], 0).validate().is_ok());
-    assert!(Labels::new(vec![0], 0).validate().is_err());
-    let error = Labels::new(vec![0, 3], 3).gather(&[NodeId(1)], &mut Vec::new()).unwrap_err();
-    assert!(matches!(error, Error::LabelOutOfRange { node: NodeId(1), label: 3, n_classes: 3 }));
+    let error = Labels::<NodeId>::new(vec![0, 2, 3], 3).validate().unwrap_err();
+    assert!(matches!(error, Error::LabelOutOfRange { item: "node", id: 2, label: 3, n_classes: 3 }));
+    assert!(Labels::<NodeId>::new(vec![i32::MIN, -1], 0).validate().is_ok());
+    assert!(Labels::<NodeId>::new(vec![0], 0).validate().is_err());
+    let error = Labels::new(vec![0, 3], 3).gather(&[GraphId(1)], &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, Error::LabelOutOfRange { item: "graph", id: 1, label: 3, n_classes: 3 }));
 }

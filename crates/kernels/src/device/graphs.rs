@@ -1,6 +1,6 @@
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Device, Int, Tensor};
-use kiln_graph::{Block, LocalId, NodeId, TransposedBlock};
+use kiln_graph::{Block, GraphId, LocalId, TransposedBlock};
 
 use crate::device::block::{Adjacency, DeviceBlock, DeviceEdges, check_limit, upload};
 
@@ -123,22 +123,22 @@ impl DeviceGraphs {
     }
 
     /// Brings graphs to a device; on Flex the block's arrays become tensors without a copy. The block's sources are its destinations: the nodes of all graphs, graph
-    /// after graph, those of graph `g` being `node_offsets[g]..node_offsets[g + 1]`. `items` are the graphs'
-    /// own numbers, which do not depend on the batch.
+    /// after graph, those of graph `g` being `node_offsets[g]..node_offsets[g + 1]`. `graphs` are the graphs'
+    /// ids in their set, which do not depend on the batch.
     ///
     /// # Panics
     /// When the block has a source that is no destination, the offsets do not end at its number of nodes,
-    /// or the numbers of items and graphs differ; and as [`DeviceBlock::new`] and
+    /// or the numbers of ids and graphs differ; and as [`DeviceBlock::new`] and
     /// [`DeviceSegments::upload`]. That edges stay within their graphs is not checked.
-    pub fn new(block: Block, node_offsets: &[u32], items: &[NodeId], device: &Device) -> Self {
+    pub fn new(block: Block, node_offsets: &[u32], graphs: &[GraphId], device: &Device) -> Self {
         let (n_src, n_dst) = (block.n_src(), block.n_dst());
         assert_eq!(n_src, n_dst, "{n_src} sources for {n_dst} destinations, expected the same nodes");
         let segments = DeviceSegments::upload(node_offsets, device);
         let n_rows = segments.n_rows();
         assert_eq!(n_rows, n_src, "the node offsets end at {n_rows}, but the block has {n_src} nodes");
-        let (n_items, n_graphs) = (items.len(), segments.n_segments());
-        assert_eq!(n_items, n_graphs, "{n_items} items for {n_graphs} graphs");
-        let items: Vec<u32> = items.iter().map(|item| item.0).collect();
+        let (n_graphs, n_segments) = (graphs.len(), segments.n_segments());
+        assert_eq!(n_graphs, n_segments, "{n_graphs} ids for {n_segments} graphs");
+        let items: Vec<u32> = graphs.iter().map(|graph| graph.0).collect();
         let items = upload(items, DType::U32, &device.clone().inner());
         Self { block: DeviceBlock::new(block, device), segments, items }
     }
@@ -147,8 +147,8 @@ impl DeviceGraphs {
     ///
     /// # Panics
     /// As [`DeviceGraphs::new`].
-    pub fn upload(block: &Block, node_offsets: &[u32], items: &[NodeId], device: &Device) -> Self {
-        Self::new(block.clone(), node_offsets, items, device)
+    pub fn upload(block: &Block, node_offsets: &[u32], graphs: &[GraphId], device: &Device) -> Self {
+        Self::new(block.clone(), node_offsets, graphs, device)
     }
 
     /// The edges.

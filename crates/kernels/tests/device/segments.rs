@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use burn::tensor::{Tensor, TensorData};
-use kiln_graph::NodeId;
+use kiln_graph::GraphId;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{
     Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
@@ -224,7 +224,7 @@ fn graphs_keep_their_edges_nodes_and_items() {
     let device = device().autodiff();
     // 0 -> 1, and a graph without edges.
     let host = block(3, &[vec![], vec![0], vec![]]);
-    let graphs = DeviceGraphs::upload(&host, &[0, 2, 3], &[40, 7].map(NodeId), &device);
+    let graphs = DeviceGraphs::upload(&host, &[0, 2, 3], &[40, 7].map(GraphId), &device);
     assert_eq!((graphs.n_graphs(), graphs.block().n_edges(), graphs.segments().n_rows()), (2, 1, 3));
     let items: TensorData = graphs.items().clone().into_data();
     assert_eq!(items.try_to_vec::<u32>().expect("items should be u32"), [40, 7]);
@@ -233,19 +233,19 @@ fn graphs_keep_their_edges_nodes_and_items() {
 #[test]
 #[should_panic(expected = "6 sources for 5 destinations, expected the same nodes")]
 fn graphs_with_a_source_that_is_no_destination_are_refused() {
-    DeviceGraphs::upload(&six_nodes(), &[0, 6], &[NodeId(0)], &device());
+    DeviceGraphs::upload(&six_nodes(), &[0, 6], &[GraphId(0)], &device());
 }
 
 #[test]
 #[should_panic(expected = "the node offsets end at 2, but the block has 3 nodes")]
 fn graphs_with_nodes_of_no_graph_are_refused() {
     let host = block(3, &[vec![], vec![], vec![]]);
-    DeviceGraphs::upload(&host, &[0, 2], &[NodeId(0)], &device());
+    DeviceGraphs::upload(&host, &[0, 2], &[GraphId(0)], &device());
 }
 
 #[test]
-#[should_panic(expected = "1 items for 2 graphs")]
+#[should_panic(expected = "1 ids for 2 graphs")]
 fn graphs_without_a_number_are_refused() {
     let host = block(3, &[vec![], vec![], vec![]]);
-    DeviceGraphs::upload(&host, &[0, 2, 3], &[NodeId(0)], &device());
+    DeviceGraphs::upload(&host, &[0, 2, 3], &[GraphId(0)], &device());
 }

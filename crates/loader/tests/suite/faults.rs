@@ -118,6 +118,7 @@ impl Faulty {
 struct OnFire(u32);
 
 impl Batcher for Faulty {
+    type Item = NodeId;
     type Batch = Batch;
     /// The steps that this scratch was used for, and `BROKEN` if one of them panicked.
     type Scratch = Vec<usize>;

@@ -5,12 +5,14 @@ use std::fs;
 use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
-use kiln_graph::{Csc, CscBuilder, EdgeId, LocalId, MappedFile, NodeId, SharedArray, TransposedBlock};
+use kiln_graph::{
+    Csc, CscBuilder, EdgeId, GraphId, LocalId, MappedFile, NodeId, SharedArray, TransposedBlock,
+};
 use kiln_loader::{
     BatchError, Batcher, GraphBatch, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig,
     Phase, SeedBatch, StageTimes,
 };
-use kiln_sample::{RngKey, Seeds};
+use kiln_sample::RngKey;
 use proptest::prelude::*;
 
 const TRAIN: Phase = Phase::Train { epoch: 0 };
@@ -47,7 +49,7 @@ fn take_in<F>(phase: Phase, batcher: &GraphBatcher<F>, graphs: &[u32]) -> Result
 where
     F: FeatureStore + ?Sized + 'static,
 {
-    let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
+    let seeds = graphs.iter().copied().map(GraphId).collect();
     let seeds = SeedBatch { phase, step: 7, key: RngKey::new(1), seeds };
     batcher.batch(seeds, &mut (), &mut StageTimes::default())
 }
@@ -56,7 +58,10 @@ where
 fn graphs_of_a_batch_stand_one_after_the_other() {
     let batcher = batcher(graph(), &OFFSETS, &CLASSES);
     let batch = take(&batcher, &[3, 1, 0, 2]).unwrap();
-    assert_eq!((batch.step, batch.key, batch.graphs), (7, RngKey::new(1), [3, 1, 0, 2].map(NodeId).to_vec()));
+    assert_eq!(
+        (batch.step, batch.key, batch.graphs),
+        (7, RngKey::new(1), [3, 1, 0, 2].map(GraphId).to_vec())
+    );
     assert_eq!(batch.node_offsets, [0, 3, 3, 6, 8]);
     assert_eq!(batch.block.srcs(), [5, 6, 7, 0, 1, 2, 3, 4].map(NodeId));
     assert_eq!(batch.block.dsts(), batch.block.srcs());
@@ -111,7 +116,7 @@ fn bytes_are_those_of_all_arrays() {
 
 #[test]
 fn batches_are_the_same_for_any_number_of_workers() {
-    let graphs: Vec<NodeId> = (0..500).map(|item| NodeId(item % 4)).collect();
+    let graphs: Vec<GraphId> = (0..500).map(|item| GraphId(item % 4)).collect();
     let config = ItemSamplerConfig { batch_size: 32, ..Default::default() };
     let mut expected: Option<String> = None;
     for workers in [0, 1, 4] {
@@ -127,7 +132,7 @@ fn batches_are_the_same_for_any_number_of_workers() {
 
 #[test]
 fn the_time_of_both_stages_is_told() {
-    let items = ItemSampler::new([0, 3].map(NodeId), ItemSamplerConfig::default()).unwrap();
+    let items = ItemSampler::new([0, 3].map(GraphId), ItemSamplerConfig::default()).unwrap();
     let loader = Loader::new(items, batcher(graph(), &OFFSETS, &CLASSES), LoaderConfig::default()).unwrap();
     let times = loader.epoch(TRAIN).next().unwrap().unwrap().times;
     assert!(!times.seeds.is_zero() && !times.sample.is_zero() && !times.gather.is_zero(), "{times:?}");

@@ -158,8 +158,11 @@ fn an_unlabelled_seed_is_named_at_its_step() {
     assert!(batches.next().unwrap().is_ok() && batches.next().unwrap().is_ok());
     let error = batches.next().unwrap().unwrap_err();
     let Error::Batch { step: 2, source: BatchError::Feature(source) } = &error else { panic!("{error}") };
-    assert!(matches!(source, kiln_feature::Error::Unlabelled { node: NodeId(25) }));
-    assert_eq!(error.to_string(), "the batch of step 2 failed: node 25 has no label");
+    assert!(matches!(source, kiln_feature::Error::Unlabelled { item: "node", id: 25 }));
+    assert_eq!(
+        error.to_string(),
+        "the batch of step 2 failed: node 25 has no label: leave it out of the split"
+    );
     assert!(batches.next().is_none());
 }
 

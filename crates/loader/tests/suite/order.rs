@@ -25,7 +25,7 @@ fn order(n_items: usize, seed: u64, epoch: u64) -> Vec<NodeId> {
 /// The seeds of every step of one rank.
 fn steps(sampler: &ItemSampler, phase: Phase) -> Vec<Vec<NodeId>> {
     let order = sampler.epoch(phase);
-    (0..order.n_steps()).map(|step| order.step(step).seeds.as_nodes().to_vec()).collect()
+    (0..order.n_steps()).map(|step| order.step(step).seeds).collect()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, Csc, CscBuilder, EdgeId, NodeId};
 use kiln_loader::{Error, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Scratch, Seeds};
 use proptest::prelude::*;
 
 const TRAIN: Phase = Phase::Train { epoch: 0 };
@@ -45,11 +45,11 @@ fn steps(n_items: usize, n_ranks: usize, config: ItemSamplerConfig, phase: Phase
 
 /// The seeds of one step's ranks, in the order of the ranks.
 fn together(ranks: &[SeedBatch]) -> Vec<NodeId> {
-    ranks.iter().flat_map(|batch| batch.seeds.as_nodes()).copied().collect()
+    ranks.iter().flat_map(|batch| &batch.seeds).copied().collect()
 }
 
 fn seeds(steps: &[Vec<SeedBatch>]) -> Vec<Vec<Vec<u32>>> {
-    let of_rank = |batch: &SeedBatch| batch.seeds.as_nodes().iter().map(|node| node.0).collect();
+    let of_rank = |batch: &SeedBatch| batch.seeds.iter().map(|node| node.0).collect();
     steps.iter().map(|ranks| ranks.iter().map(of_rank).collect()).collect()
 }
 
@@ -168,7 +168,7 @@ fn every_epoch_has_a_fresh_permutation_over_all_ranks() {
         let order: Vec<NodeId> = steps.iter().flat_map(|ranks| together(ranks)).collect();
         assert_eq!(sorted(order.clone()), nodes(n_items), "epoch {epoch}");
         orders.insert(order);
-        of_rank_0.extend(steps.iter().flat_map(|ranks| ranks[0].seeds.as_nodes().to_vec()));
+        of_rank_0.extend(steps.iter().flat_map(|ranks| ranks[0].seeds.clone()));
     }
     assert_eq!(orders.len(), 10);
     // A quarter each epoch: an item that rank 0 never sees in ten epochs has a chance of 6 %.
@@ -199,8 +199,9 @@ fn one_rank_of_4096_two_of_2048_and_four_of_1024_have_the_same_seeds_and_picks()
     let n_items = 9000;
     let sampler = NeighborSampler::new(graph(n_items), [Fanout::UpTo(5), Fanout::UpTo(10), Fanout::UpTo(3)]);
     let mut scratch = Scratch::default();
-    let mut blocks =
-        |batch: &SeedBatch| sampler.sample_blocks(&batch.seeds, batch.key, &mut scratch).unwrap().blocks;
+    let mut blocks = |batch: &SeedBatch| {
+        sampler.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, &mut scratch).unwrap().blocks
+    };
     let config = |batch_size| ItemSamplerConfig { batch_size, seed: 5, ..Default::default() };
     let phase = Phase::Train { epoch: 3 };
     let alone = steps(n_items as usize, 1, config(4096), phase);
@@ -209,7 +210,7 @@ fn one_rank_of_4096_two_of_2048_and_four_of_1024_have_the_same_seeds_and_picks()
         let many = steps(n_items as usize, n_ranks, config(4096 / n_ranks), phase);
         assert_eq!(many.len(), alone.len());
         for (ranks, alone) in many.iter().zip(&alone) {
-            assert_eq!(together(ranks), alone[0].seeds.as_nodes(), "{n_ranks} ranks");
+            assert_eq!(together(ranks), alone[0].seeds, "{n_ranks} ranks");
             let whole = blocks(&alone[0]);
             let parts: Vec<Vec<Block>> = ranks.iter().map(&mut blocks).collect();
             for (layer, whole) in whole.iter().enumerate() {
@@ -277,9 +278,9 @@ proptest! {
                 let order = sampler.shard_by_owner(owner).unwrap().epoch(phase);
                 prop_assert_eq!(order.n_steps(), one.len());
                 for (step, whole) in one.iter().enumerate() {
-                    let own = whole.seeds.as_nodes().iter().copied().filter(|node| owner(*node) == rank);
+                    let own = whole.seeds.iter().copied().filter(|node| owner(*node) == rank);
                     let got = order.step(step);
-                    prop_assert_eq!(got.seeds.as_nodes(), own.collect::<Vec<_>>());
+                    prop_assert_eq!(&got.seeds, &own.collect::<Vec<_>>());
                     prop_assert_eq!(got.key, whole.key);
                 }
             }

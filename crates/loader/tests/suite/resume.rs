@@ -14,6 +14,7 @@ use kiln_loader::{
 struct Seeds(Arc<AtomicUsize>);
 
 impl Batcher for Seeds {
+    type Item = NodeId;
     type Batch = SeedBatch;
     type Scratch = ();
 

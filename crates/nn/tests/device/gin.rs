@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_graph::NodeId;
+use kiln_graph::GraphId;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{check_close, check_gradient, check_layer, device, ramp, values};
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
@@ -289,7 +289,7 @@ fn a_score_s_mask_belongs_to_its_graph() {
     let x = values(ramp::<2>([5, 5], &device));
     let run = |graphs: [&Graph; 2], items: [u32; 2], x: Vec<f32>, ctx: ForwardContext| {
         let (block, offsets) = block_diagonal(&graphs.map(Graph::clone));
-        let graphs = DeviceGraphs::upload(&block, &offsets, &items.map(NodeId), &device);
+        let graphs = DeviceGraphs::upload(&block, &offsets, &items.map(GraphId), &device);
         let x = Tensor::from_data(TensorData::new(x, [5, 5]), &device);
         values(model.forward(&graphs, x, &ctx))
     };

@@ -1,6 +1,6 @@
 use kiln_comm::Communicator;
 use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
-use kiln_graph::NodeId;
+use kiln_graph::{ItemId, NodeId};
 
 use crate::error::{Error, Result};
 use crate::evaluate::metrics::{Confusion, ConfusionMatrix, Metrics, roc_auc};
@@ -13,17 +13,17 @@ use crate::step::task::StepOutput;
 const NODES_AT_ONCE: usize = 4096;
 
 /// The outputs of a classifier for a list of nodes, with the nodes' classes: what predictions and metrics
-/// are made from. Where graphs are classified, a graph's position in its set stands in the place of a node.
+/// are made from. Where graphs are classified, a graph's position in its set stands in the place of a node's id.
 /// It holds every row of outputs, 4 bytes a class.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
-/// | `nodes` | [`NodeId`] | `n` | position in the list |
+/// | `items` | `u32`, the node's id | `n` | position in the list |
 /// | `labels` | `i32` | `n` | the same; the node's class, from 0 and below `n_classes` |
 /// | `outputs` | `f32` | `n * n_classes` | the same, row-major; logits |
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
-    nodes: Vec<NodeId>,
+    items: Vec<u32>,
     labels: Vec<i32>,
     outputs: Vec<f32>,
     n_classes: usize,
@@ -46,7 +46,12 @@ impl Evaluation {
         }
         let mut rows = FeatureBuffer::empty(outputs.dtype());
         outputs.gather(nodes, &mut rows)?;
-        Ok(Self { nodes: nodes.to_vec(), labels: classes, outputs: rows.into_f32(), n_classes })
+        Ok(Self {
+            items: nodes.iter().map(|node| node.0).collect(),
+            labels: classes,
+            outputs: rows.into_f32(),
+            n_classes,
+        })
     }
 
     /// The [counts](Evaluation::counts) of these nodes alone, without holding all their rows.
@@ -67,14 +72,14 @@ impl Evaluation {
     /// # Panics
     /// When the numbers of items, labels and rows differ, or the outputs have another number of classes
     /// than those before.
-    pub fn add(&mut self, items: &[NodeId], labels: &[i32], forward: &StepOutput) {
+    pub fn add<I: ItemId>(&mut self, items: &[I], labels: &[i32], forward: &StepOutput) {
         let [n_rows, n_classes] = forward.outputs.dims();
         let (n_items, n_labels) = (items.len(), labels.len());
         assert!(n_items == n_rows && n_labels == n_rows, "{n_items} items, {n_labels} labels, {n_rows} rows");
-        let is_first = self.nodes.is_empty();
+        let is_first = self.items.is_empty();
         assert!(is_first || n_classes == self.n_classes, "{n_classes} classes after {}", self.n_classes);
         self.n_classes = n_classes;
-        self.nodes.extend_from_slice(items);
+        self.items.extend(items.iter().map(|item| item.get()));
         self.labels.extend_from_slice(labels);
         self.outputs.extend(kiln_kernels::to_vec_f32(forward.outputs.clone()));
     }
@@ -103,21 +108,21 @@ impl Evaluation {
 
     /// The number of nodes and of classes as `u64`, then the arrays; empty for no nodes.
     fn to_bytes(&self) -> Vec<u8> {
-        if self.nodes.is_empty() {
+        if self.items.is_empty() {
             return Vec::new();
         }
-        let sizes = [self.nodes.len() as u64, self.n_classes as u64];
-        let (nodes, labels) = (bytemuck::cast_slice(&self.nodes), bytemuck::cast_slice(&self.labels));
-        [bytemuck::cast_slice(&sizes), nodes, labels, bytemuck::cast_slice(&self.outputs)].concat()
+        let sizes = [self.items.len() as u64, self.n_classes as u64];
+        let (items, labels) = (bytemuck::cast_slice(&self.items), bytemuck::cast_slice(&self.labels));
+        [bytemuck::cast_slice(&sizes), items, labels, bytemuck::cast_slice(&self.outputs)].concat()
     }
 
     fn append_bytes(&mut self, bytes: &[u8]) {
         let (sizes, arrays) = bytes.split_at(2 * size_of::<u64>());
         let sizes: Vec<u64> = bytemuck::pod_collect_to_vec(sizes);
-        let n_nodes = sizes[0] as usize;
-        let (nodes, arrays) = arrays.split_at(n_nodes * size_of::<u32>());
-        let (labels, outputs) = arrays.split_at(n_nodes * size_of::<i32>());
-        self.nodes.extend(bytemuck::pod_collect_to_vec::<u8, NodeId>(nodes));
+        let n_items = sizes[0] as usize;
+        let (items, arrays) = arrays.split_at(n_items * size_of::<u32>());
+        let (labels, outputs) = arrays.split_at(n_items * size_of::<i32>());
+        self.items.extend(bytemuck::pod_collect_to_vec::<u8, u32>(items));
         self.labels.extend(bytemuck::pod_collect_to_vec::<u8, i32>(labels));
         self.outputs.extend(bytemuck::pod_collect_to_vec::<u8, f32>(outputs));
         self.n_classes = sizes[1] as usize;
@@ -139,8 +144,8 @@ impl Evaluation {
         if !loss.is_finite() {
             return Err(Error::LossNotFinite { pass: "evaluation", step: 0, loss });
         }
-        counts.weight = self.nodes.len() as f64;
-        counts.total = self.nodes.len() as u64;
+        counts.weight = self.items.len() as f64;
+        counts.total = self.items.len() as u64;
         Ok(counts)
     }
 
@@ -148,7 +153,7 @@ impl Evaluation {
     /// which: the order of `test_predictions.csv`. A node that came more than once stands there as often, in
     /// the order in which it came.
     pub fn predictions(&self) -> Vec<Prediction> {
-        let said = self.nodes.iter().zip(self.pairs());
+        let said = self.items.iter().zip(self.pairs());
         let mut predictions: Vec<Prediction> =
             said.map(|(&item, (label, predicted))| Prediction { item, label, predicted }).collect();
         predictions.sort_by_key(|said| said.item);

@@ -74,7 +74,7 @@ impl Evaluator {
     ) -> Result<MetricSums>
     where
         M: LayerWiseModel + Sync,
-        F: Batcher<Batch = DeviceBatch<NodeInput>>,
+        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
         let counts = match self {
@@ -102,7 +102,7 @@ impl Evaluator {
     ) -> Result<Evaluation>
     where
         M: LayerWiseModel + Sync,
-        F: Batcher<Batch = DeviceBatch<NodeInput>>,
+        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
         let mut evaluation = Evaluation::default();

@@ -309,7 +309,7 @@ impl RunFolder {
     pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
         let mut csv = String::from("item,label,predicted\n");
         for said in predictions {
-            csv.push_str(&format!("{},{},{}\n", said.item.0, said.label, said.predicted));
+            csv.push_str(&format!("{},{},{}\n", said.item, said.label, said.predicted));
         }
         self.write("test_predictions.csv", csv.as_bytes())
     }

@@ -1,4 +1,5 @@
 use kiln_feature::FeatureStore;
+use kiln_graph::NodeId;
 use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
 use kiln_sample::{FrontierSampler, Scratch};
 
@@ -17,6 +18,7 @@ pub enum HostOrDeviceBatcher {
 }
 
 impl Batcher for HostOrDeviceBatcher {
+    type Item = NodeId;
     type Batch = DeviceBatch<NodeInput>;
     type Scratch = Scratch;
 

@@ -52,12 +52,13 @@ where
     F: Batcher<Batch: ToDevice<Input = I>>,
     I: Send + 'static,
 {
+    type Item = F::Item;
     type Batch = DeviceBatch<I>;
     type Scratch = F::Scratch;
 
     fn batch(
         &self,
-        seeds: SeedBatch,
+        seeds: SeedBatch<F::Item>,
         scratch: &mut F::Scratch,
         times: &mut StageTimes,
     ) -> Result<DeviceBatch<I>, BatchError> {

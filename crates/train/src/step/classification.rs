@@ -1,7 +1,6 @@
 //! What classifying nodes and classifying graphs share.
 
 use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
-use kiln_graph::NodeId;
 
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
@@ -9,8 +8,8 @@ use crate::step::task::StepOutput;
 /// What a classifier said of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
-    /// The node; where graphs are classified, the graph's position in its set.
-    pub item: NodeId,
+    /// The node's id; where graphs are classified, the graph's position in its set.
+    pub item: u32,
     /// Its class.
     pub label: u32,
     /// The class with the largest output; the first of those that tie.

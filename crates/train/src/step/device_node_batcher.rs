@@ -3,9 +3,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::Labels;
+use kiln_graph::NodeId;
 use kiln_kernels::{DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
-use kiln_sample::Scratch;
+use kiln_sample::{Scratch, Seeds};
 
 use crate::step::batch::DeviceBatch;
 use crate::step::node::NodeInput;
@@ -33,6 +34,7 @@ impl fmt::Debug for DeviceNodeBatcher {
 }
 
 impl Batcher for DeviceNodeBatcher {
+    type Item = NodeId;
     type Batch = DeviceBatch<NodeInput>;
     type Scratch = Scratch;
 
@@ -43,6 +45,7 @@ impl Batcher for DeviceNodeBatcher {
         times: &mut StageTimes,
     ) -> Result<DeviceBatch<NodeInput>, BatchError> {
         let SeedBatch { key, seeds, .. } = seeds;
+        let seeds = Seeds::nodes(seeds);
         let load = || {
             let start = Instant::now();
             let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;

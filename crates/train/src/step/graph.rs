@@ -1,7 +1,7 @@
 use std::marker::PhantomData;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_graph::NodeId;
+use kiln_graph::GraphId;
 use kiln_kernels::DeviceGraphs;
 use kiln_loader::GraphBatch;
 use kiln_nn::{ForwardContext, GraphModel};
@@ -32,8 +32,8 @@ pub struct GraphInput {
     pub graphs: DeviceGraphs,
     /// Features of the nodes, `[n_nodes, dim]`.
     pub x: Tensor<2>,
-    /// Each graph's position in its set.
-    pub items: Vec<NodeId>,
+    /// The graphs.
+    pub items: Vec<GraphId>,
     /// Class of each graph.
     pub labels: Vec<i32>,
 }

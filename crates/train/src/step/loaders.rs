@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_graph::NodeId;
+use kiln_graph::ItemId;
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Shard, UnevenShards};
 
 use crate::error::{Error, Result};
@@ -41,7 +41,11 @@ impl<T: Task> TaskTrainer<T> {
     ///
     /// # Errors
     /// [`Error::Loader`] for batches of no items.
-    pub fn items(&self, items: impl Into<Arc<[NodeId]>>, config: BatchConfig) -> Result<ItemSampler> {
+    pub fn items<I: ItemId>(
+        &self,
+        items: impl Into<Arc<[I]>>,
+        config: BatchConfig,
+    ) -> Result<ItemSampler<I>> {
         Ok(ItemSampler::new(items, config.with_seed(self.seed, self.shard()))?)
     }
 
@@ -52,7 +56,7 @@ impl<T: Task> TaskTrainer<T> {
     /// [`Error::Loader`] for too many workers, and [`Error::OtherLoader`] for items that [`TaskTrainer::items`] has not made.
     pub fn loader<F>(
         &self,
-        items: ItemSampler,
+        items: ItemSampler<F::Item>,
         batcher: F,
         config: LoaderConfig,
     ) -> Result<Loader<DeviceBatcher<F>>>
@@ -65,12 +69,12 @@ impl<T: Task> TaskTrainer<T> {
     }
 
     /// Checks that items are this rank's share and ordered by the trainer's seed.
-    pub(crate) fn check_items(&self, items: &ItemSampler) -> Result<()> {
+    pub(crate) fn check_items<I: ItemId>(&self, items: &ItemSampler<I>) -> Result<()> {
         self.check_seed(items)?;
         self.check_shard(items, self.shard())
     }
 
-    pub(crate) fn check_seed(&self, items: &ItemSampler) -> Result<()> {
+    pub(crate) fn check_seed<I: ItemId>(&self, items: &ItemSampler<I>) -> Result<()> {
         let seed = items.config().seed;
         if seed != self.seed {
             let (expected, got) = (format!("seed {}", self.seed), format!("seed {seed}"));
@@ -80,7 +84,7 @@ impl<T: Task> TaskTrainer<T> {
     }
 
     /// Checks that items are the share of this rank.
-    pub(crate) fn check_shard(&self, items: &ItemSampler, expected: Shard) -> Result<()> {
+    pub(crate) fn check_shard<I: ItemId>(&self, items: &ItemSampler<I>, expected: Shard) -> Result<()> {
         let got = items.config().shard;
         if got != expected {
             let text = |shard: Shard| format!("the share of rank {} of {}", shard.rank, shard.world_size);

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
+use kiln_graph::NodeId;
 use kiln_kernels::testing::{device, read_block, reads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, count_node_accesses};
+use kiln_sample::{Fanout, NeighborSampler, Seeds, count_node_accesses};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, NodeClassification, NodeInput,
     OptimizerConfig, StepReport, TaskTrainer, TrainerConfig, weights_to_bytes,
@@ -31,7 +32,12 @@ fn items(data: &Dataset, comm: &dyn Communicator) -> ItemSampler {
     ItemSampler::new(seeds, config).unwrap()
 }
 
-fn loader<F: Batcher>(data: &Dataset, comm: &dyn Communicator, batcher: F, workers: usize) -> Loader<F> {
+fn loader<F: Batcher<Item = NodeId>>(
+    data: &Dataset,
+    comm: &dyn Communicator,
+    batcher: F,
+    workers: usize,
+) -> Loader<F> {
     let config = LoaderConfig { workers, ..Default::default() };
     Loader::new(items(data, comm), batcher, config).unwrap()
 }
@@ -81,7 +87,7 @@ fn trainer(
         .unwrap()
 }
 
-fn train<F: Batcher<Batch = DeviceBatch<NodeInput>>>(
+fn train<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
     data: &Dataset,
     comm: Box<dyn Communicator>,
     device: &Device,
@@ -163,7 +169,8 @@ fn presampled_rows_are_hit_more_often_than_any() {
     let (data, device) = (data(400), device());
     let loader = loader(&data, &SingleRank, host_fetch(&data), 0);
     let order = loader.items().epoch(Phase::Train { epoch: 0 });
-    let batches = (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (batch.seeds, batch.key));
+    let batches =
+        (0..order.n_steps()).map(|step| order.step(step)).map(|batch| (Seeds::nodes(batch.seeds), batch.key));
     let sampler = NeighborSampler::new(data.graph.clone(), FANOUTS);
     let counts = count_node_accesses(&sampler, data.graph.n_nodes(), batches).unwrap();
     let n_inputs: u32 = counts.iter().sum();

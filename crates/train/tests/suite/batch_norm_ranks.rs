@@ -8,7 +8,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_comm::{Communicator, SingleRank};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
-use kiln_graph::CscBuilder;
+use kiln_graph::{CscBuilder, GraphId};
 use kiln_loader::{GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, Shard};
 use kiln_nn::{Gin, GinConfig};
 use kiln_sample::RngKey;
@@ -17,7 +17,7 @@ use kiln_train::{
     RunIdentity, StepReport, TaskTrainer, TrainCallback, TrainerConfig, VALIDATION, fit, weights_to_bytes,
 };
 
-use crate::common::{nodes, ranks, shard};
+use crate::common::{ranks, shard};
 
 /// Seeds of all ranks in a step: 5 steps an epoch, the last one short.
 const GLOBAL_BATCH: usize = 8;
@@ -45,7 +45,8 @@ fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>>
     let items = ItemSamplerConfig { batch_size, seed: 3, shard, ..Default::default() };
     let config = LoaderConfig { workers: 1, ..Default::default() };
     let batcher = DeviceBatcher::new(batcher, &Device::flex());
-    Loader::new(ItemSampler::new(nodes(N_GRAPHS), items).unwrap(), batcher, config).unwrap()
+    let graphs: Vec<GraphId> = (0..N_GRAPHS).map(GraphId).collect();
+    Loader::new(ItemSampler::new(graphs, items).unwrap(), batcher, config).unwrap()
 }
 
 fn trainer(comm: Box<dyn Communicator>) -> TaskTrainer<GraphClassification<Gin>> {

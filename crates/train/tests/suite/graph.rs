@@ -9,7 +9,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_comm::SingleRank;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
-use kiln_graph::{CscBuilder, NodeId};
+use kiln_graph::{CscBuilder, GraphId};
 use kiln_kernels::DeviceGraphs;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_loader::{
@@ -17,7 +17,7 @@ use kiln_loader::{
     StageTimes,
 };
 use kiln_nn::{Epsilon, ForwardContext, GinConfig, GraphModel, Mode, Readout};
-use kiln_sample::{RngKey, Seeds};
+use kiln_sample::RngKey;
 use kiln_train::{
     DeviceBatcher, Evaluation, FitConfig, GraphClassification, GraphInput, MetricSums, OptimizerConfig,
     Prediction, Run, RunFolder, RunIdentity, TEST, Task, TaskTrainer, ToDevice, TrainerConfig, VALIDATION,
@@ -63,7 +63,7 @@ fn loader(
     items: std::ops::Range<u32>,
 ) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>> {
     let config = ItemSamplerConfig { batch_size: 16, seed: 1, ..Default::default() };
-    let items = ItemSampler::new(items.map(NodeId).collect::<Vec<_>>(), config).unwrap();
+    let items = ItemSampler::new(items.map(GraphId).collect::<Vec<_>>(), config).unwrap();
     let batcher = DeviceBatcher::new(rings_and_stars(n_graphs), &Device::flex());
     Loader::new(items, batcher, LoaderConfig::default()).unwrap()
 }
@@ -75,7 +75,7 @@ fn config() -> TrainerConfig {
 
 /// A batch of these graphs.
 fn batch(batcher: &GraphBatcher<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch {
-    let seeds = Seeds::nodes(graphs.iter().copied().map(NodeId).collect());
+    let seeds = graphs.iter().copied().map(GraphId).collect();
     let seeds = SeedBatch { phase: TEST, step: 0, key: RngKey::new(1), seeds };
     batcher.batch(seeds, &mut (), &mut StageTimes::default()).unwrap()
 }
@@ -109,7 +109,7 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     let uploaded = batch(&four(), &[3, 1, 2, 0]).to_device(&device.clone().inner());
     assert_eq!((uploaded.n_items, uploaded.key), (4, RngKey::new(1)));
     let input = &uploaded.input;
-    assert_eq!(input.items, [3, 1, 2, 0].map(NodeId));
+    assert_eq!(input.items, [3, 1, 2, 0].map(GraphId));
     let ctx = ForwardContext { key: uploaded.key, mode: Mode::Train };
     let forward = task.forward(&sum_of_features(&device), input, &ctx);
     let outputs = kiln_kernels::to_vec_f32(forward.outputs.clone());
@@ -136,8 +136,7 @@ fn an_evaluation_names_graphs_by_their_positions() {
     let visit = |input: &GraphInput, forward: &_| said.add(&input.items, &input.labels, forward);
     let counts = trainer.evaluate(batches, visit).unwrap();
     let expected = [(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 0, 1)];
-    let expected =
-        expected.map(|(item, label, predicted)| Prediction { item: NodeId(item), label, predicted });
+    let expected = expected.map(|(item, label, predicted)| Prediction { item, label, predicted });
     assert_eq!(said.predictions(), expected);
     let again = said.counts().unwrap();
     assert_eq!((again.hits, again.total, again.weight), (counts.hits, counts.total, counts.weight));

@@ -304,7 +304,7 @@ impl FeatureStore for Failing {
 
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
         match ids.contains(&NodeId(200)) {
-            true => Err(kiln_feature::Error::Unlabelled { node: NodeId(200) }),
+            true => Err(kiln_feature::Error::Unlabelled { item: "node", id: 200 }),
             false => self.0.gather(ids, out),
         }
     }

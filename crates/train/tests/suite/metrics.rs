@@ -151,7 +151,7 @@ fn many_classes_are_each_against_the_rest_and_absent_ones_left_out() {
     close(some.roc_auc(), (0.75 + 1.0) / 2.0);
     let predicted: Vec<u32> = some.predictions().iter().map(|said| said.predicted).collect();
     assert_eq!(predicted, [0, 2, 0, 1]);
-    assert_eq!(some.predictions()[1], Prediction { item: NodeId(1), label: 0, predicted: 2 });
+    assert_eq!(some.predictions()[1], Prediction { item: 1, label: 0, predicted: 2 });
     // Class 0: 2 / (2 + 2), class 1: 2 / (2 + 1), class 2: 0 / (0 + 1).
     let Metrics { accuracy, f1_macro, f1_micro, .. } = some.metrics();
     assert_eq!((accuracy, f1_micro), (0.5, Some(0.5)));
@@ -189,8 +189,7 @@ fn predictions_ascend_however_they_came() {
         said.add(&items.map(NodeId), &labels, &forward);
     }
     let expected = [(2, 0, 1), (4, 1, 0), (4, 1, 1), (7, 0, 0)];
-    let expected =
-        expected.map(|(item, label, predicted)| Prediction { item: NodeId(item), label, predicted });
+    let expected = expected.map(|(item, label, predicted)| Prediction { item, label, predicted });
     assert_eq!(said.predictions(), expected);
     assert_eq!(said.counts().unwrap().hits, 2);
 }

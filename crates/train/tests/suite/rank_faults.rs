@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use burn::tensor::Tensor;
 use kiln_comm::{Failure, RankError};
 use kiln_feature::FeatureStore;
+use kiln_graph::NodeId;
 use kiln_loader::{
     BatchError, Batcher, ItemSampler, LoaderConfig, MiniBatch, NodeBatcher, SeedBatch, StageTimes,
 };
@@ -101,6 +102,7 @@ struct PanickingBatcher {
 }
 
 impl Batcher for PanickingBatcher {
+    type Item = NodeId;
     type Batch = MiniBatch;
     type Scratch = Scratch;
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_comm::SingleRank;
-use kiln_graph::NodeId;
 use kiln_nn::ForwardContext;
 use kiln_train::{
     EpochReport, Error, FitReport, MemoryUse, MetricSums, Metrics, OptimizerConfig, Prediction, Run,
@@ -129,7 +128,7 @@ fn the_result_is_written_whole() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(folder.path());
     run.record(&mut trainer(1.0), &report(), &counts(5)).unwrap();
-    let said = |item, label, predicted| Prediction { item: NodeId(item), label, predicted };
+    let said = |item, label, predicted| Prediction { item, label, predicted };
     let files = run.folder().unwrap();
     files.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };

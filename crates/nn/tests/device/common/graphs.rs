@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use burn::tensor::Device;
-use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_graph::{Block, BlockParts, EdgeId, GraphId, LocalId, NodeId};
 use kiln_kernels::DeviceGraphs;
 use kiln_nn::{Aggregate, Readout};
 
@@ -45,7 +45,7 @@ pub(crate) fn block_diagonal(graphs: &[Graph]) -> (Block, Vec<u32>) {
 
 /// The graphs on a device, numbered from 100.
 pub(crate) fn upload(graphs: &[Graph], device: &Device) -> DeviceGraphs {
-    let items: Vec<NodeId> = (0..graphs.len() as u32).map(|graph| NodeId(100 + graph)).collect();
+    let items: Vec<GraphId> = (0..graphs.len() as u32).map(|graph| GraphId(100 + graph)).collect();
     let (block, offsets) = block_diagonal(graphs);
     DeviceGraphs::upload(&block, &offsets, &items, device)
 }
