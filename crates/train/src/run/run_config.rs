@@ -22,12 +22,13 @@ use crate::step::trainer::TaskTrainer;
 /// writes the results. A run ends early, with a checkpoint, when the flag of [`TaskTrainer::with_stop`] is up.
 ///
 /// ```no_run
+/// # use kiln_graph::NodeId;
 /// # use kiln_loader::{Batcher, Loader};
 /// # use kiln_nn::LayerWiseModel;
 /// # use kiln_train::{
 /// #     DeviceBatch, Evaluator, FitConfig, NodeClassification, NodeInput, Outcome, Result, RunConfig, RunDir, TaskTrainer,
 /// # };
-/// # fn example<M: LayerWiseModel + Sync, F: Batcher<Batch = DeviceBatch<NodeInput>>>(
+/// # fn example<M: LayerWiseModel + Sync, F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
 /// #     trainer: TaskTrainer<NodeClassification<M>>,
 /// #     [train, val, test]: [Loader<F>; 3],
 /// # ) -> Result<()> {
